@@ -1,0 +1,32 @@
+"""One root of all errors and its two families: the caller's fault and the peer's fault.
+
+The families never mix. An application that misuses the library gets a `UsageError` where it called. Bytes
+from the network that make no sense become a `PeerError`, which one place catches, counts, traces
+and drops (`vivum.wire.gate`): a remote peer can never raise into an application.
+
+A message says what happened, what was expected, and what to do.
+"""
+
+
+class VivumError(Exception):
+    """Root of every error that Vivum raises on purpose."""
+
+
+class UsageError(VivumError):
+    """The caller asked for something that cannot be: a wrong argument, a wrong order, too much."""
+
+
+class LimitError(UsageError):
+    """The caller went past a named limit; the message names it, its value and how to change it."""
+
+
+class PeerError(VivumError):
+    """A peer sent something that cannot be accepted. Never reaches an application."""
+
+
+class DecodeError(PeerError):
+    """Bytes that are not a frame, a message or a record of ours: torn, overlong, overlapping or random."""
+
+
+class VersionError(DecodeError):
+    """A frame of a format version that this build does not speak; refused, never guessed at."""

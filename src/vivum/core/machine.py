@@ -1,0 +1,122 @@
+"""The machine contract: how every protocol, and the node that composes them, is driven.
+
+A machine is a pure state machine. It owns no socket, clock, thread or source of randomness; a driver (the
+simulator, the asyncio runtime, a test) feeds it and carries out what it asks for:
+
+    machine.on_datagram(now_ns, source, data)      bytes arrived
+    machine.submit(now_ns, command)                the application wants something
+    machine.on_timer(now_ns)                       the deadline passed
+    machine.next_deadline_ns()                     when to call on_timer, or None
+    machine.take_output()                          what to send, deliver and tell; empties it
+
+Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty
+of datagrams or the network takes no more, then ask for the deadline again; `on_timer` may come late or
+for nothing. Datagrams are sealed inside `take_output()`, so a control frame made there carries the state of that instant
+(seed 004, section 6: act on fresh state).
+
+Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
+
+
+class Priority(IntEnum):
+    """Strict order of handling, both ways: a lower number always goes first.
+
+    Seed 004, section 5.3: repairs at equal priority with tokens doubled the time of a token round.
+    """
+
+    CONTROL = 0
+    REPAIR = 1
+    DATA = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One datagram to send: to a node's endpoint, or to everybody who listens on a channel."""
+
+    destination: Endpoint | Channel
+    data: bytes
+    priority: Priority = Priority.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A run of messages of one sender in one group, in order: `payloads[i]` has sequence `first_sequence + i`.
+
+    Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops.
+    """
+
+    group: GroupId
+    sender: Member
+    first_sequence: int
+    payloads: Sequence[bytes]
+    view: ViewNumber
+    sent_ns: int
+
+
+class Command:
+    """Base of what an application asks of a machine. Names are imperative: `JoinGroup`, `SendMessages`."""
+
+    __slots__ = ()
+
+
+class Event:
+    """Base of what a machine tells. Names are past tense: `ViewInstalled`, `MessagesFailed`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelOpened(Event):
+    """The driver must listen on this channel from now on."""
+
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed(Event):
+    """The driver must no longer listen on this channel."""
+
+    channel: Channel
+
+
+@dataclass(slots=True)
+class Output:
+    """All that a machine wants done since the last `take_output()`."""
+
+    datagrams: list[Datagram] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.datagrams or self.deliveries or self.events)
+
+
+class Machine(Protocol):
+    """What a driver may call. See the module's text for the rules of both sides."""
+
+    def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
+        """Take bytes that arrived: one datagram, or several of one source that the kernel joined."""
+        ...
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Take a command of the application. Raises `UsageError` if it cannot be accepted; then nothing changed."""
+        ...
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do what is due. Must be harmless when called early or late."""
+        ...
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell the earliest time at which something will be due, or None."""
+        ...
+
+    def take_output(self) -> Output:
+        """Hand over, and forget, everything to send, deliver and tell."""
+        ...

@@ -1,0 +1,205 @@
+"""Typed trace records: what happened, where and when.
+
+A part that can be traced holds `trace: Tracer | None`. Tracing costs one `is None` when it is off:
+
+    if self.trace is not None:
+        self.trace(MessageDelivered(now_ns, ...))
+
+Records are what the checkers of `vivum.checkers` read, what the simulator's trace hash covers, and (as one wide table
+with a column for each field name) what `vivum.storage` writes for Spark. A field name therefore means the
+same and has the same type in every record that has it; a test checks this.
+
+A message is known everywhere by `(group, sender, sender_incarnation, sequence)`.
+"""
+
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, tag_field="kind"):
+    """Base of all trace records: when, and at which life of which node."""
+
+    time_ns: int
+    node: int
+    incarnation: int
+
+
+class NodeStarted(Record, frozen=True, gc=False, tag="node_started"):
+    """A life of a node began."""
+
+
+class NodeStopped(Record, frozen=True, gc=False, tag="node_stopped"):
+    """A life of a node ended, by a crash or on purpose; `cause` tells which."""
+
+    cause: str
+
+
+class FaultInjected(Record, frozen=True, gc=False, tag="fault_injected"):
+    """The simulator or a test began or ended a fault; `cause` tells which. Node 0 when it concerns many."""
+
+    cause: str
+
+
+class GroupJoined(Record, frozen=True, gc=False, tag="group_joined"):
+    """The node takes messages of the group from now on."""
+
+    group: int
+
+
+class GroupLeft(Record, frozen=True, gc=False, tag="group_left"):
+    """The node takes no messages of the group any more."""
+
+    group: int
+
+
+class ViewInstalled(Record, frozen=True, gc=False, tag="view_installed"):
+    """The node goes on in a new view of a group. Members are `"node.incarnation"`, oldest first."""
+
+    group: int
+    view: int
+    members: tuple[str, ...]
+
+
+class MessageSent(Record, frozen=True, gc=False, tag="message_sent"):
+    """The node accepted a message from its application. `digest` is the CRC-32 of the payload."""
+
+    group: int
+    sequence: int
+    view: int
+    digest: int
+
+
+class MessageDelivered(Record, frozen=True, gc=False, tag="message_delivered"):
+    """The node handed a message to its application, in this view. `sent_ns` is by the sender's clock."""
+
+    group: int
+    sender: int
+    sender_incarnation: int
+    sequence: int
+    view: int
+    digest: int
+    sent_ns: int
+
+
+class MessagesStable(Record, frozen=True, gc=False, tag="messages_stable"):
+    """The sender knows that every member has its messages `sequence <= n < stop`."""
+
+    group: int
+    sequence: int
+    stop: int
+
+
+class MessagesFailed(Record, frozen=True, gc=False, tag="messages_failed"):
+    """The sender was told that `sequence <= n < stop` may not have reached every member; `cause` tells why."""
+
+    group: int
+    sequence: int
+    stop: int
+    cause: str
+
+
+class MessagesLost(Record, frozen=True, gc=False, tag="messages_lost"):
+    """The receiver was told that it will never get `sequence <= n < stop`; the stream goes on behind them."""
+
+    group: int
+    sender: int
+    sender_incarnation: int
+    sequence: int
+    stop: int
+
+
+class FrameSent(Record, frozen=True, gc=False, tag="frame_sent"):
+    """A datagram left the node. `destination` is `"host:port"` or `"#channel"`; `frame` is the name of its first frame's kind."""
+
+    destination: str
+    frame: str
+    bytes: int
+
+
+class FrameReceived(Record, frozen=True, gc=False, tag="frame_received"):
+    """A datagram reached the node. `source` is `"host:port"`."""
+
+    source: str
+    frame: str
+    bytes: int
+
+
+class FrameDropped(Record, frozen=True, gc=False, tag="frame_dropped"):
+    """A datagram was lost on its way to the node, or refused there; `cause` tells why."""
+
+    source: str
+    frame: str
+    bytes: int
+    cause: str
+
+
+class QueueMeasured(Record, frozen=True, gc=False, tag="queue_measured"):
+    """A queue reached a new high. `unit` is what depth and limit count."""
+
+    queue: str
+    depth: int
+    limit: int
+    unit: str
+
+
+TraceRecord = (
+    NodeStarted
+    | NodeStopped
+    | FaultInjected
+    | GroupJoined
+    | GroupLeft
+    | ViewInstalled
+    | MessageSent
+    | MessageDelivered
+    | MessagesStable
+    | MessagesFailed
+    | MessagesLost
+    | FrameSent
+    | FrameReceived
+    | FrameDropped
+    | QueueMeasured
+)
+"""The one list of records."""
+
+
+class Tracer(Protocol):
+    """Anything that takes records: a sink, or a function that hands them to several."""
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Take one record."""
+        ...
+
+
+class MemoryTrace:
+    """A sink that keeps records in a list, for tests and small simulations."""
+
+    __slots__ = ("records",)
+
+    def __init__(self) -> None:
+        self.records: list[TraceRecord] = []
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Keep one record."""
+        self.records.append(record)
+
+
+class HashTrace:
+    """A sink that keeps only a digest: two runs did the same exactly when their digests are equal."""
+
+    __slots__ = ("_digest", "_encode", "count")
+
+    def __init__(self) -> None:
+        self._digest = blake2b(digest_size=16)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self.count = 0
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Add one record to the digest."""
+        self.count += 1
+        self._digest.update(self._encode(record))
+
+    def hexdigest(self) -> str:
+        """Return the digest of all records so far, in their order."""
+        return self._digest.hexdigest()
