@@ -1,0 +1,41 @@
+"""The one list of frame kinds."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from vivum.core.machine import Priority
+
+
+class Kind(IntEnum):
+    """What a frame is. The number travels in the header and never changes its meaning."""
+
+    DATA = 1
+    RESENT = 2
+    XOR = 3
+    NAK = 4
+    ACK = 5
+    HEARTBEAT = 6
+    TOKEN = 7
+    MEMBERSHIP = 8
+    ORDER = 9
+
+
+class KindInfo(NamedTuple):
+    """What the manual and the priority queues need to know of a kind."""
+
+    priority: Priority
+    has_messages: bool
+    meaning: str
+
+
+KINDS: dict[Kind, KindInfo] = {
+    Kind.DATA: KindInfo(Priority.DATA, True, "New messages, packed"),
+    Kind.RESENT: KindInfo(Priority.REPAIR, True, "A data frame again, from its sender or from a node that cached it"),
+    Kind.XOR: KindInfo(Priority.REPAIR, False, "XOR of several data frames, from which one missing can be rebuilt"),
+    Kind.NAK: KindInfo(Priority.CONTROL, False, "Asks for missing frames"),
+    Kind.ACK: KindInfo(Priority.CONTROL, False, "Tells what has been received"),
+    Kind.HEARTBEAT: KindInfo(Priority.CONTROL, False, "Tells how far a stream has come, while it is idle"),
+    Kind.TOKEN: KindInfo(Priority.CONTROL, False, "Circulates in a ring and collects the state of its members"),
+    Kind.MEMBERSHIP: KindInfo(Priority.CONTROL, False, "To and from the configuration service: joins, leaves, views"),
+    Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
+}
