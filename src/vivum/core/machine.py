@@ -7,12 +7,13 @@ simulator, the asyncio runtime, a test) feeds it and carries out what it asks fo
     machine.submit(now_ns, command)                the application wants something
     machine.on_timer(now_ns)                       the deadline passed
     machine.next_deadline_ns()                     when to call on_timer, or None
-    machine.take_output()                          what to send, deliver and tell; empties it
+    machine.take_output(room_bytes)                what to send, deliver and tell; empties it
 
-Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty
-of datagrams or the network takes no more, then ask for the deadline again; `on_timer` may come late or
-for nothing. Datagrams are sealed inside `take_output()`, so a control frame made there carries the state of that instant
-(seed 004, section 6: act on fresh state).
+Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty of
+datagrams, then ask for the deadline again; `on_timer` may come late or for nothing. Datagrams are sealed inside
+`take_output()`, so a control frame made there carries the state of that instant (seed 004, section 6: act on fresh state).
+New data is pulled: no more of it is sealed than `room_bytes`, what the network would take now. Control frames,
+repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
@@ -98,6 +99,13 @@ class Output:
         return bool(self.datagrams or self.deliveries or self.events)
 
 
+ROOM_BYTES_UNLIMITED = 1 << 62
+"""Room of a network that takes everything, as in tests."""
+
+EMPTY_OUTPUT = Output()
+"""What a machine hands over when there is nothing; saves the most frequent allocation of all. Never filled."""
+
+
 class Machine(Protocol):
     """What a driver may call. See the module's text for the rules of both sides."""
 
@@ -117,6 +125,14 @@ class Machine(Protocol):
         """Tell the earliest time at which something will be due, or None."""
         ...
 
-    def take_output(self) -> Output:
-        """Hand over, and forget, everything to send, deliver and tell."""
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Hand over, and forget, what to send, deliver and tell; seal at most this much new data.
+
+        The output belongs to the caller until the next call. It may hold back data beyond a quantum: call again.
+        """
+        ...
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether new data could be sealed now if there were room: the driver comes back when there is."""
         ...

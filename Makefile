@@ -1,0 +1,57 @@
+# Every target makes .venv and installs what it needs by itself, and does nothing of that the second time.
+# PYTHON=/path/to/python3.12 names another interpreter than the one that tools/venv.sh finds.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test quick lint bench soak reference java base dev clean
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# How long `make soak` goes on; smaller numbers make a shorter one.
+SOAK_SEEDS ?= 2000
+SOAK_FUZZ_SECONDS ?= 300
+
+help:  ## Show this list
+	@echo "Vivum: live groups for Python. Commands:"
+	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
+
+demo: base  ## Show what Vivum does, in the terminal, in seconds
+	@$(BIN)/vivum demo
+
+test: dev  ## Lint, and all tests but the soak: what must pass before a commit
+	@tools/lint.sh
+	@echo "vivum: tests"
+	@$(PYTEST) -m "not soak"
+
+quick: dev  ## The tests that take less than a second each
+	@$(PYTEST) -m "not slow and not soak"
+
+lint: dev  ## ruff (rules and format) and mypy
+	@tools/lint.sh
+
+bench: dev  ## Measure codec and simulator; the figures go to out/ as JSON too
+	@mkdir -p out
+	@echo "vivum: codec" && $(BIN)/python bench/codec.py --json out/codec.json
+	@echo "vivum: simulator" && $(BIN)/python bench/simulator.py --json out/simulator.json
+
+soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
+	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
+
+reference: dev  ## Write docs/reference anew from the code
+	@$(BIN)/python tools/reference.py
+
+java:  ## Find Java 17 for Spark, or install it where that is possible
+	@tools/java.sh
+
+# What the other targets stand on. The scripts know by themselves when there is nothing to do.
+base:
+	@tools/venv.sh base
+
+dev:
+	@tools/venv.sh dev
+
+clean:  ## Remove everything that make made
+	@rm -rf .venv build dist out src/*.egg-info .mypy_cache .ruff_cache .hypothesis
+	@find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src -name '*.so' -exec rm -f {} +
+	@find src -name '*.pyx' | while read -r file; do rm -f "$${file%.pyx}.c"; done

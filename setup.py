@@ -1,0 +1,46 @@
+"""Builds the compiled codec where Cython and a C compiler are there, and goes on without it where not.
+
+Everything else about the package is in `pyproject.toml`.
+"""
+
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+WITHOUT = "Vivum goes on without its compiled codec: the plain-Python twin serves, more slowly."
+
+
+class OptionalBuild(build_ext):
+    """Builds the extension, or says in one sentence why there is none."""
+
+    def build_extension(self, ext):
+        """Build one extension; a failure is told and not raised."""
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            # Whatever a compiler can do wrong, an installation without it must succeed.
+            sys.stderr.write(f"The C compiler failed ({error}). {WITHOUT}\n")
+
+
+def extensions():
+    """List the extensions that can be built here."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        sys.stderr.write(f"Cython is not installed. {WITHOUT}\n")
+        return []
+    made = [
+        Extension(
+            f"vivum.wire.{name}",
+            [f"src/vivum/wire/{name}.pyx"],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_layout")],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+        for name in ("_codec", "_window")
+    ]
+    return cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuild})

@@ -1,0 +1,101 @@
+"""The one list of checkers, by the names that scenario files use, and sets of them behind one tracer.
+
+In a set, a record goes to the handlers of its type and to nobody else; one that no checker wants costs one
+dictionary lookup. That matters because most records of a simulation are frames, which no checker reads.
+"""
+
+from collections.abc import Iterable
+
+from vivum.checkers.all_delivered import AllDelivered
+from vivum.checkers.bounded_queues import BoundedQueues
+from vivum.checkers.causal import Causal
+from vivum.checkers.checker import Checker, Handler, Violation
+from vivum.checkers.clocks import in_causal_order
+from vivum.checkers.fifo import Fifo
+from vivum.checkers.no_creation import NoCreation
+from vivum.checkers.no_duplicate import NoDuplicate
+from vivum.checkers.sender_order import SenderOrder
+from vivum.checkers.total_order import TotalOrder
+from vivum.checkers.view_agreement import ViewAgreement
+from vivum.checkers.virtual_synchrony import VirtualSynchrony
+from vivum.core.errors import UsageError
+from vivum.observe.trace import Record, TraceRecord
+
+CHECKERS: dict[str, type[Checker]] = {
+    each.name: each
+    for each in (
+        NoDuplicate,
+        NoCreation,
+        SenderOrder,
+        Fifo,
+        Causal,
+        TotalOrder,
+        ViewAgreement,
+        VirtualSynchrony,
+        BoundedQueues,
+        AllDelivered,
+    )
+}
+"""Every checker by name, weakest promises first."""
+
+
+def make_checkers(names: Iterable[str]) -> list[Checker]:
+    """Make fresh checkers of these names, each once, in the order given."""
+    wanted = list(dict.fromkeys(names))
+    unknown = [name for name in wanted if name not in CHECKERS]
+    if unknown:
+        raise UsageError(
+            f"there is no checker {', '.join(map(repr, unknown))}; checkers are {', '.join(CHECKERS)}"
+        )
+    return [CHECKERS[name]() for name in wanted]
+
+
+class CheckerSet:
+    """A tracer that feeds checkers."""
+
+    __slots__ = ("_handlers", "checkers")
+
+    def __init__(self, checkers: Iterable[Checker]) -> None:
+        self.checkers = list(checkers)
+        self._handlers: dict[type[Record], list[Handler]] = {}
+        for checker in self.checkers:
+            for record_type, handler in checker.handlers.items():
+                self._handlers.setdefault(record_type, []).append(handler)
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Hand a record to all who want it."""
+        handlers = self._handlers.get(type(record))
+        if handlers is not None:
+            for handler in handlers:
+                handler(record)
+
+    @property
+    def wanted(self) -> frozenset[type[Record]]:
+        """The types of record that somebody wants; the others need not be made for our sake."""
+        return frozenset(self._handlers)
+
+    @property
+    def violation_count(self) -> int:
+        """How many violations were found so far. Some are found only by `finish()`."""
+        return sum(checker.violation_count for checker in self.checkers)
+
+    def finish(self) -> list[Violation]:
+        """End the history and return the violations of all, those of one checker together."""
+        return [violation for checker in self.checkers for violation in checker.finish()]
+
+    def counts(self) -> dict[str, int]:
+        """Tell how many violations each checker found, also those that were not kept."""
+        return {checker.name: checker.violation_count for checker in self.checkers}
+
+
+def check_history(
+    records: Iterable[TraceRecord], names: Iterable[str], *, several_clocks: bool = False
+) -> list[Violation]:
+    """Run checkers over a whole history.
+
+    Pass `several_clocks=True` for traces of real nodes, where a time is only that node's opinion.
+    """
+    checkers = CheckerSet(make_checkers(names))
+    for record in in_causal_order(records) if several_clocks else records:
+        checkers(record)
+    return checkers.finish()

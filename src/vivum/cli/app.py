@@ -1,0 +1,73 @@
+"""The application `vivum`: its list of commands, each in a file that is imported only when it is called.
+
+To add a command `x`, write `vivum/cli/x.py` with `app = command_group("…")` and commands in it, and add one
+line to `COMMANDS`. An app with one command is called `vivum x`, with several `vivum x y`. Files may import
+what they like at the top: `vivum --help` reads only the list here.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+import typer.core
+import typer.main
+
+from vivum import __version__
+from vivum.cli.conventions import run
+
+COMMANDS: dict[str, str] = {
+    "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
+}
+"""Name and one line of help of every command, in the order of the help."""
+
+
+class _Commands(typer.core.TyperGroup):
+    """A group whose entries are only names until one of them is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command by its name, and only then import its file."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        if name is None or placeholder is None:
+            return name, placeholder, rest
+        command = typer.main.get_command(importlib.import_module(f"vivum.cli.{name}").app)
+        command.name = name
+        return name, command, rest
+
+
+_app = typer.Typer(
+    cls=_Commands,
+    help="Live groups for Python: typed channels and replicated objects over reliable multicast.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _placeholder() -> None:
+    """Stand in the help for a command that has not been imported."""
+
+
+for _name, _help in COMMANDS.items():
+    _app.command(_name, help=_help)(_placeholder)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vivum {__version__}")
+        raise typer.Exit
+
+
+@_app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    return run(_app, arguments)

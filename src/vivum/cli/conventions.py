@@ -1,0 +1,97 @@
+"""What all commands have in common: output, errors and exit codes.
+
+Output: text for people through `console()`, with rich. With `--json` a command ends with one JSON object on
+the last line of standard output, by `write_json()`; what people like to see meanwhile goes to standard error.
+
+| exit code | meaning |
+|---|---|
+| 0 | Done |
+| 1 | Tried and failed: a violation was found, a file could not be written, the reader of a pipe went away |
+| 2 | Wrong use: unknown words, wrong values, a scenario that says something impossible |
+| 130 | Stopped with Ctrl-C |
+
+A command raises `UsageError` for what the caller got wrong and `Failed` when its answer is no. Errors become
+one line on standard error here and nowhere else. A traceback means a bug in Vivum.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vivum.core.errors import UsageError, VivumError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="End with one JSON object on the last line of the output.")
+]
+"""The type of the parameter `as_json: JsonOption = False` that every command with a result has."""
+
+
+class Failed(typer.Exit):
+    """Ends a command whose answer is no and has been shown: exit code 1, nothing more printed."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_FAILED)
+
+
+def command_group(text: str) -> typer.Typer:
+    """Make the `app` of a command file: one command, or a group of them."""
+    return typer.Typer(help=text, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+
+def console(as_json: bool = False) -> "Console":
+    """Return where text for people goes: standard output, or standard error beside `--json`."""
+    from rich.console import Console
+
+    # Colours and progress bars appear on a terminal alone; rich sees to it, and to NO_COLOR.
+    return Console(stderr=as_json, highlight=False, soft_wrap=False)
+
+
+def write_json(result: Mapping[str, Any]) -> None:
+    """Write the result for machines: one object, one line, the last one."""
+    text = json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    sys.stdout.write(text + "\n")
+
+
+def run(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> int:
+    """Run the application and turn whatever ends it into an exit code and at most one line."""
+    try:
+        try:
+            command(args=arguments, prog_name="vivum")
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else EXIT_FAILED if end.code else 0
+        # A pipe that was closed early shows itself here, not when the interpreter ends.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except UsageError as error:
+        return _complain(error, EXIT_USAGE)
+    except VivumError as error:
+        return _complain(error, EXIT_FAILED)
+    return code
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"vivum: error: {' '.join(str(error).splitlines())}\n")
+    return code
+
+
+def _let_go_of_stdout() -> None:
+    """Point standard output at nothing, so that the flush at the end of the process stays quiet."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)

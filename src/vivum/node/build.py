@@ -1,0 +1,64 @@
+"""The one list of protocols that a node can be built with, by name, and how each is built.
+
+The simulator and the runtime both build their nodes here, so that they drive the same thing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import msgspec
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Endpoint, Member, NodeId
+from vivum.core.settings import settings_of
+from vivum.node.node import Node
+from vivum.observe.counters import Counters
+from vivum.observe.trace import Tracer
+from vivum.protocols.reference.machine import ReferenceMachine
+from vivum.protocols.reference.settings import ReferenceSettings
+from vivum.wire.gate import Gate, domain_tag
+
+MakeNode = Callable[[Member, Mapping[NodeId, Endpoint], Any, Random, Tracer | None], Node]
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolEntry:
+    """How to build nodes of one protocol."""
+
+    settings: type
+    make_node: MakeNode
+    meaning: str
+
+    def make_settings(self, values: Mapping[str, Any]) -> Any:
+        """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
+        known = [each.name for each, _ in settings_of(self.settings)]
+        for name in values:
+            if name not in known:
+                raise UsageError(f"{name}: unknown setting; allowed: {', '.join(known)}")
+        try:
+            return msgspec.convert(dict(values), self.settings)
+        except msgspec.ValidationError as error:
+            raise UsageError(str(error).replace(" - at `$.", ": ").rstrip("`")) from error
+
+
+def _make_reference_node(
+    member: Member,
+    endpoints: Mapping[NodeId, Endpoint],
+    settings: ReferenceSettings,
+    rng: Random,
+    trace: Tracer | None,
+) -> Node:
+    counters = Counters()
+    domain = domain_tag("sim")
+    gate = Gate(domain, counters, trace, member)
+    machine = ReferenceMachine(member, endpoints, domain, gate, counters, rng, settings, trace=trace)
+    return Node(member, gate, [machine], counters, trace)
+
+
+PROTOCOLS: dict[str, ProtocolEntry] = {
+    "reference": ProtocolEntry(
+        ReferenceSettings, _make_reference_node, "Best-effort multicast, then NAKs to the sender"
+    ),
+}

@@ -1,0 +1,161 @@
+"""The node: opens datagrams at the gate, hands frames to protocols, gathers their output by priority.
+
+Knows no protocol by name. Traces, in one place for all protocols, what reaches the application.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from zlib import crc32
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Endpoint, Member
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Delivery, Event, Output
+from vivum.observe.counters import Counters
+from vivum.observe.trace import (
+    MessageDelivered,
+    MessagesFailed,
+    MessagesLost,
+    MessagesStable,
+    QueueMeasured,
+    Tracer,
+)
+from vivum.protocols.commands import GapReported, QueueGrew, SendConfirmed, SendFailed
+from vivum.protocols.contract import ProtocolMachine
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+_by_priority = attrgetter("priority")
+
+
+class Node:
+    """A machine made of protocol machines, each for its own kinds of frames and commands."""
+
+    def __init__(
+        self,
+        member: Member,
+        gate: Gate,
+        protocols: Sequence[ProtocolMachine],
+        counters: Counters,
+        trace: Tracer | None = None,
+    ) -> None:
+        self.member = member
+        self.counters = counters
+        self.trace = trace
+        self._gate = gate
+        self._protocols = tuple(protocols)
+        self._by_kind: dict[int, ProtocolMachine] = {}
+        self._by_command: dict[type[Command], ProtocolMachine] = {}
+        for protocol in protocols:
+            for kind in protocol.kinds:
+                assert kind not in self._by_kind, f"two protocols want frames of kind {Kind(kind).name}"
+                self._by_kind[kind] = protocol
+            for command in protocol.commands:
+                assert command not in self._by_command, f"two protocols want {command.__name__}"
+                self._by_command[command] = protocol
+        self._now_ns = 0
+
+    def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
+        """Take bytes that arrived."""
+        self._now_ns = now_ns
+        by_kind = self._by_kind
+        for frame in self._gate.open(now_ns, source, data):
+            protocol = by_kind.get(frame.kind)
+            if protocol is None:
+                self._gate.refuse_kind(now_ns, source, frame)
+            else:
+                protocol.on_frame(now_ns, source, frame)
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Hand a command to the protocol that takes it."""
+        self._now_ns = now_ns
+        protocol = self._by_command.get(type(command))
+        if protocol is None:
+            known = ", ".join(sorted(each.__name__ for each in self._by_command))
+            raise UsageError(f"this node takes no {type(command).__name__}; it takes {known}")
+        protocol.submit(now_ns, command)
+
+    def on_timer(self, now_ns: int) -> None:
+        """Let every protocol do what is due."""
+        self._now_ns = now_ns
+        for protocol in self._protocols:
+            protocol.on_timer(now_ns)
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell the earliest deadline of all protocols."""
+        earliest: int | None = None
+        for protocol in self._protocols:
+            deadline_ns = protocol.next_deadline_ns()
+            if deadline_ns is not None and (earliest is None or deadline_ns < earliest):
+                earliest = deadline_ns
+        return earliest
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether any protocol could seal new data now."""
+        return any(protocol.has_data for protocol in self._protocols)
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Gather the output of all protocols, most urgent datagrams first."""
+        output = EMPTY_OUTPUT
+        for protocol in self._protocols:
+            part = protocol.take_output(room_bytes)
+            if not part:
+                continue
+            if not output:
+                output = part
+            else:
+                output.datagrams += part.datagrams
+                output.deliveries += part.deliveries
+                output.events += part.events
+        if output.datagrams:
+            self._count_sent(output)
+        if output.deliveries:
+            counters = self.counters
+            for delivery in output.deliveries:
+                counters.messages_delivered += len(delivery.payloads)
+                if self.trace is not None:
+                    self._trace_delivery(self.trace, delivery)
+        if self.trace is not None and output.events:
+            for event in output.events:
+                self._trace_event(self.trace, event)
+        return output
+
+    def _count_sent(self, output: Output) -> None:
+        # A stable sort: within one priority the order of the protocol stays.
+        output.datagrams.sort(key=_by_priority)
+        self.counters.datagrams_sent += len(output.datagrams)
+        self.counters.bytes_sent += sum(len(datagram.data) for datagram in output.datagrams)
+
+    def _trace_delivery(self, trace: Tracer, delivery: Delivery) -> None:
+        node, incarnation = self.member
+        for index, payload in enumerate(delivery.payloads):
+            trace(
+                MessageDelivered(
+                    self._now_ns,
+                    node,
+                    incarnation,
+                    delivery.group,
+                    delivery.sender.node,
+                    delivery.sender.incarnation,
+                    delivery.first_sequence + index,
+                    delivery.view,
+                    crc32(payload),
+                    delivery.sent_ns,
+                )
+            )
+
+    def _trace_event(self, trace: Tracer, event: Event) -> None:
+        now_ns, (node, incarnation) = self._now_ns, self.member
+        match event:
+            case SendConfirmed(group, first, stop):
+                trace(MessagesStable(now_ns, node, incarnation, group, first, stop))
+            case SendFailed(group, first, stop, cause):
+                trace(MessagesFailed(now_ns, node, incarnation, group, first, stop, cause))
+            case GapReported(group, sender, first, stop):
+                trace(
+                    MessagesLost(
+                        now_ns, node, incarnation, group, sender.node, sender.incarnation, first, stop
+                    )
+                )
+            case QueueGrew(queue, depth, limit, unit):
+                trace(QueueMeasured(now_ns, node, incarnation, queue, depth, limit, unit))

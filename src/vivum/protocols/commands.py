@@ -1,0 +1,70 @@
+"""What applications ask of a protocol, and what a protocol tells them, whatever its guarantee."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vivum.core.ids import Channel, GroupId, Member, NodeId
+from vivum.core.machine import Command, Event
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup(Command):
+    """Take part in a group whose members are known beforehand (a protocol without a membership service)."""
+
+    group: GroupId
+    channel: Channel
+    nodes: Sequence[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup(Command):
+    """Take no messages of a group any more, and send none."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages(Command):
+    """Send messages to a group, in this order. All of them are accepted, or none and a `LimitError` says why."""
+
+    group: GroupId
+    payloads: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SendConfirmed(Event):
+    """Own messages `first <= n < stop` are known to be at every member that is waited for."""
+
+    group: GroupId
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendFailed(Event):
+    """Own messages `first <= n < stop` may not have reached every member; `cause` names who and why."""
+
+    group: GroupId
+    first: int
+    stop: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class GapReported(Event):
+    """Messages `first <= n < stop` of a sender can no longer be had; the stream goes on behind them."""
+
+    group: GroupId
+    sender: Member
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGrew(Event):
+    """A bounded queue reached a new high. For traces; an application need not look."""
+
+    queue: str
+    depth: int
+    limit: int
+    unit: str

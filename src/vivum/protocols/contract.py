@@ -1,0 +1,44 @@
+"""What a protocol inside a node looks like: the machine contract, with frames in place of datagrams.
+
+The node opens datagrams at one gate and hands each frame to the protocol that registered its kind, so a protocol
+never sees bytes that do not decode. All else is as in `vivum.core.machine`.
+"""
+
+from typing import Protocol
+
+from vivum.core.ids import Endpoint
+from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.wire.codec import Frame
+from vivum.wire.kinds import Kind
+
+
+class ProtocolMachine(Protocol):
+    """A protocol that a node can compose."""
+
+    kinds: frozenset[Kind]
+    commands: frozenset[type[Command]]
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a frame of one of `kinds`. It is well formed; whether it makes sense now is for the protocol to say."""
+        ...
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Take one of `commands`. Raises `UsageError` if it cannot be accepted; then nothing changed."""
+        ...
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do what is due."""
+        ...
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell the earliest time at which something will be due, or None."""
+        ...
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Hand over, and forget, what to send, deliver and tell; seal at most this much new data."""
+        ...
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether new data could be sealed now if there were room."""
+        ...

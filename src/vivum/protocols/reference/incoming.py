@@ -1,0 +1,138 @@
+"""The receiver's side of one stream: one life of one sender, in one group.
+
+Puts frames in order, tells what is missing, and turns frames into deliveries and reported gaps.
+
+Invariants: `held` has exactly the frames that the window received beyond its prefix; messages are delivered
+with strictly increasing sequence, and every sequence that is passed over is reported once.
+"""
+
+from vivum.core.ids import GroupId, Member, ViewNumber
+from vivum.core.machine import Delivery, Output
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import GapReported
+from vivum.protocols.reference.settings import ReferenceSettings
+from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
+from vivum.wire.fragments import Joiner
+from vivum.wire.kinds import Kind
+
+STATIC_VIEW = ViewNumber(1)
+"""Without a membership service there is one view for ever."""
+
+
+class IncomingStream:
+    """What this node has of one sender's stream."""
+
+    __slots__ = (
+        "_counters",
+        "_held",
+        "_joiner",
+        "_next_message",
+        "group",
+        "heard_ns",
+        "nak_delay_ns",
+        "sender",
+        "unacknowledged",
+        "window",
+    )
+
+    def __init__(
+        self,
+        sender: Member,
+        group: GroupId,
+        settings: ReferenceSettings,
+        joiner: Joiner,
+        counters: Counters,
+    ) -> None:
+        self.sender = sender
+        self.group = group
+        self.heard_ns = 0
+        self.unacknowledged = 0
+        self.nak_delay_ns = settings.nak_delay_ns_min
+        self.window = SequenceWindow(0, settings.window_frames)
+        self._held: dict[int, Frame] = {}
+        self._next_message = 0
+        self._joiner = joiner
+        self._counters = counters
+
+    @property
+    def has_gap(self) -> bool:
+        """Something that is known to exist is missing."""
+        window = self.window
+        return window.prefix < window.stop
+
+    def on_data(self, frame: Frame, output: Output) -> None:
+        """Take a frame of the stream; deliver what is now in order."""
+        window = self.window
+        sequence = frame.sequence
+        verdict = window.add(sequence)
+        if verdict == DUPLICATE:
+            self._counters.frames_duplicate += 1
+            if frame.kind == Kind.RESENT:
+                self._counters.repairs_wasted += 1
+            return
+        if verdict == BEYOND:
+            # Not kept, but now known to exist: it will be asked for when the window gets there.
+            window.announce(sequence + 1)
+            self._counters.frames_beyond_window += 1
+            return
+        if frame.kind == Kind.RESENT:
+            self._counters.repairs_received += 1
+        self.unacknowledged += 1
+        if window.prefix <= sequence:
+            self._held[sequence] = frame
+            return
+        self._deliver(frame, output)
+        held = self._held
+        if held:
+            for number in range(sequence + 1, window.prefix):
+                self._deliver(held.pop(number), output)
+
+    def on_best_effort(self, frame: Frame, output: Output) -> None:
+        """Take a frame without asking for what is missing: later ones go ahead, late ones are dropped."""
+        if frame.sequence < self.window.prefix:
+            self._counters.frames_late += 1
+            return
+        self.window.skip_to(frame.sequence + 1)
+        self._deliver(frame, output)
+
+    def on_heartbeat(self, first: int, stop: int, message: int, output: Output) -> None:
+        """Learn how far the stream has come, and that what is below `first` can no longer be had."""
+        self.window.announce(stop)
+        if first > self.window.prefix:
+            self._skip_to(first, output)
+            self._report_gap(message, output)
+
+    def give_up(self, output: Output) -> None:
+        """The sender is dead: report what is missing and deliver what is held behind it."""
+        while self._held:
+            self._skip_to(min(self._held), output)
+        self.window.skip_to(self.window.stop)
+
+    def _skip_to(self, sequence: int, output: Output) -> None:
+        before = self.window.prefix
+        self.window.skip_to(sequence)
+        for number in range(before, self.window.prefix) if self._held else ():
+            frame = self._held.pop(number, None)
+            if frame is not None:
+                self._deliver(frame, output)
+
+    def _deliver(self, frame: Frame, output: Output) -> None:
+        for group, first, flags, payloads in frame.messages():
+            if group != self.group or first < self._next_message:
+                # A sender that breaks its own numbering: what it says cannot be delivered in order.
+                self._counters.frames_refused_state += 1
+                continue
+            payloads = self._joiner.take(self.sender, group, first, flags, payloads)
+            if not payloads:
+                continue
+            self._report_gap(first, output)
+            self._next_message = first + len(payloads)
+            output.deliveries.append(
+                Delivery(self.group, self.sender, first, payloads, STATIC_VIEW, frame.sent_ns)
+            )
+
+    def _report_gap(self, message: int, output: Output) -> None:
+        if message > self._next_message:
+            self._counters.messages_lost += message - self._next_message
+            output.events.append(GapReported(self.group, self.sender, self._next_message, message))
+            self._next_message = message

@@ -1,0 +1,184 @@
+"""The sender's side of one group: accept, pack, keep until stable, find what to send again.
+
+Knows nothing of sockets or timers: the machine above asks it for frames and hands it what ACKs and NAKs say.
+
+Invariants: `first <= next_frame`; in reliable mode exactly the frames `first <= n < next_frame` are kept; no member that
+is waited for has a prefix below `first`.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from vivum.core.errors import LimitError
+from vivum.core.ids import Channel, GroupId, Incarnation, NodeId
+from vivum.core.ranges import RangeSet
+from vivum.protocols.reference.settings import ReferenceSettings
+from vivum.wire.codec import FrameBuilder
+from vivum.wire.fragments import MessagePacker
+
+_PENDING_SHIFT = 1024
+"""How many packed messages stay at the head of the queue before it is shifted: shifting costs the length of the rest."""
+
+
+class Peer:
+    """What the sender knows of one other member of the group."""
+
+    __slots__ = ("awaited", "heard_ns", "incarnation", "prefix")
+
+    def __init__(self) -> None:
+        self.incarnation = Incarnation(0)
+        self.prefix = 0
+        self.heard_ns = 0
+        self.awaited = True
+
+
+class OutgoingStream:
+    """All that this node sends to one group."""
+
+    __slots__ = (
+        "_frames",
+        "_messages_sealed",
+        "_packer",
+        "_pending",
+        "_pending_done",
+        "_settings",
+        "channel",
+        "first",
+        "group",
+        "heartbeat_ns",
+        "next_frame",
+        "next_message",
+        "peers",
+        "pending_bytes",
+        "stable_message",
+    )
+
+    def __init__(
+        self,
+        group: GroupId,
+        channel: Channel,
+        others: Sequence[NodeId],
+        settings: ReferenceSettings,
+        builder: FrameBuilder,
+    ) -> None:
+        self.group = group
+        self.channel = channel
+        self.peers = {node: Peer() for node in others}
+        self.next_message = 0
+        self.next_frame = 0
+        self.first = 0
+        self.stable_message = 0
+        self.heartbeat_ns = settings.heartbeat_ns_min
+        self._settings = settings
+        self.pending_bytes = 0
+        # Messages that wait: those of `_pending` from index `_pending_done` on. The last one is `next_message - 1`.
+        self._pending: list[bytes] = []
+        self._pending_done = 0
+        self._packer = MessagePacker(builder)
+        self._messages_sealed = 0
+        # Each frame with one past the last message that it completes: what a receiver of all up to it has.
+        self._frames: deque[tuple[bytes, int]] = deque()
+
+    # On send.
+
+    def accept(self, payloads: Sequence[bytes]) -> int:
+        """Queue messages; return the sequence of the first. All or none: raises `LimitError` at the limit."""
+        size = sum(map(len, payloads))
+        # One message larger than the whole queue must still get through, alone.
+        if self.pending_bytes and self.pending_bytes + size > self._settings.pending_bytes_max:
+            raise LimitError(
+                f"group {self.group} has {self.pending_bytes} bytes waiting; with {size} more it would pass "
+                f"pending_bytes_max={self._settings.pending_bytes_max}: wait until some are sent"
+            )
+        first = self.next_message
+        self._pending += payloads
+        self.pending_bytes += size
+        self.next_message += len(payloads)
+        return first
+
+    @property
+    def can_seal(self) -> bool:
+        """Something waits and the window has room for it."""
+        return bool(self._pending) and (
+            not self._settings.reliable or self.next_frame - self.first < self._settings.window_frames
+        )
+
+    def pack(self) -> int:
+        """Fill one frame from what waits; return its number. `sealed` must follow."""
+        pending, before = self._pending, self._pending_done
+        done = self._packer.pack_all(self.group, self.next_message - len(pending), pending, before)
+        self._messages_sealed = self.next_message - len(pending) + done
+        self.pending_bytes -= sum(map(len, pending[before:done]))
+        if done == len(pending):
+            pending.clear()
+            done = 0
+        elif done >= _PENDING_SHIFT:
+            del pending[:done]
+            done = 0
+        self._pending_done = done
+        return self.next_frame
+
+    def sealed(self, data: bytes) -> None:
+        """Take note of the frame that was just packed, and keep it if somebody may ask for it."""
+        self.next_frame += 1
+        self.heartbeat_ns = self._settings.heartbeat_ns_min
+        if self._settings.reliable and self.peers:
+            self._frames.append((data, self._messages_sealed))
+        else:
+            self.first = self.next_frame
+            self.stable_message = self._messages_sealed
+
+    # What others report.
+
+    def kept(self, bounds: Sequence[int]) -> Iterator[bytes]:
+        """Find the frames of these ranges that are still kept."""
+        for start, stop in RangeSet.from_bounds(bounds).ranges():
+            for number in range(max(start, self.first), min(stop, self.next_frame)):
+                yield self._frames[number - self.first][0]
+
+    def on_report(self, peer: Peer, incarnation: Incarnation, prefix: int, now_ns: int) -> None:
+        """A member has all frames below `prefix`."""
+        if incarnation > peer.incarnation:
+            peer.incarnation = incarnation
+            peer.prefix = 0
+        peer.heard_ns = now_ns
+        peer.prefix = max(peer.prefix, prefix)
+        # One that was dropped is waited for again once it can be served.
+        peer.awaited = peer.prefix >= self.first
+
+    def release(self) -> tuple[int, int]:
+        """Forget frames that all waited-for members have; return the range of messages that became stable."""
+        reached = min((peer.prefix for peer in self.peers.values() if peer.awaited), default=self.next_frame)
+        before = self.stable_message
+        while self.first < reached:
+            self.stable_message = self._frames.popleft()[1]
+            self.first += 1
+        return before, self.stable_message
+
+    # Every interval.
+
+    @property
+    def unstable(self) -> bool:
+        """Somebody who is waited for lacks something."""
+        return self.first < self.next_frame
+
+    @property
+    def needs_heartbeat(self) -> bool:
+        """Somebody may not know how far the stream has come, or that it was dropped."""
+        return self.unstable or (self.next_frame > 0 and not all(peer.awaited for peer in self.peers.values()))
+
+    def drop_silent(self, now_ns: int) -> list[NodeId]:
+        """Wait no longer for members that lack frames and were silent too long; return who they are."""
+        dropped = []
+        for node, peer in self.peers.items():
+            silent_ns = now_ns - peer.heard_ns
+            if peer.awaited and peer.prefix < self.next_frame and silent_ns >= self._settings.drop_after_ns:
+                peer.awaited = False
+                dropped.append(node)
+        return dropped
+
+    def message_of(self, frame: int) -> int:
+        """The first message that is not complete without this frame: what a member with that prefix expects next."""
+        if frame <= self.first:
+            return self.stable_message
+        return self._frames[frame - self.first - 1][1]

@@ -1,0 +1,96 @@
+"""Settings of the reference protocol."""
+
+from dataclasses import dataclass
+
+from vivum.core.settings import setting
+from vivum.core.time import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSettings:
+    """Settings of the reference protocol."""
+
+    reliable: bool = setting(
+        True,
+        unit="yes or no",
+        why="The baseline for reliable protocols; without it, the baseline for best effort.",
+        effect="If not, nothing is asked for, kept or acknowledged, and gaps are reported when they are noticed.",
+    )
+    frame_bytes_max: int = setting(
+        1472,
+        unit="bytes",
+        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
+        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
+    )
+    frames_per_output_max: int = setting(
+        64,
+        unit="frames",
+        why="About what one UDP_SEGMENT call can carry; the driver looks at its sockets between two calls.",
+        effect="More saves calls; less lets arrivals be handled sooner.",
+    )
+    window_frames: int = setting(
+        1024,
+        unit="frames",
+        why="A tenth of a second at 10,000 frames/s, several acknowledgement delays.",
+        effect="At the limit nothing new is sealed, messages wait in the pending queue. More takes memory at sender and receivers.",
+    )
+    pending_bytes_max: int = setting(
+        1024 * 1024,
+        unit="bytes",
+        why="Enough to fill the window at once after it opens.",
+        effect="At the limit a message is refused with a LimitError and the caller waits. More only adds delay.",
+    )
+    streams_max: int = setting(
+        65536,
+        unit="streams",
+        why="8,192 groups with eight senders each.",
+        effect="At the limit frames of a new sender and group are refused and counted.",
+    )
+    ack_every_frames: int = setting(
+        64,
+        unit="frames",
+        why="A sixteenth of the window: the sender is never held up by a late acknowledgement.",
+        effect="Fewer frames per ACK release memory sooner and load the sender: one ACK from each receiver.",
+    )
+    ack_delay_ns: int = setting(
+        20 * MILLISECOND,
+        unit="ns",
+        why="A few round trips of a local network.",
+        effect="Less makes messages stable sooner and costs control frames.",
+    )
+    nak_delay_ns_min: int = setting(
+        1 * MILLISECOND,
+        unit="ns",
+        why="Longer than the reordering of a local network, so that a late frame is not asked for.",
+        effect="Less repairs sooner and asks in vain more often.",
+    )
+    nak_delay_ns_max: int = setting(
+        320 * MILLISECOND,
+        unit="ns",
+        why="Requests double their distance up to this while the sender does not answer.",
+        effect="More spares a sender in trouble; less finds its recovery sooner.",
+    )
+    heartbeat_ns_min: int = setting(
+        50 * MILLISECOND,
+        unit="ns",
+        why="The loss of the last frame before a pause is noticed after this time.",
+        effect="Less notices sooner and costs a frame for each idle group.",
+    )
+    heartbeat_ns_max: int = setting(
+        1 * SECOND,
+        unit="ns",
+        why="Heartbeats double their distance up to this; the paper's tokens circulate once a second when idle.",
+        effect="More is cheaper for thousands of idle groups; less reaches a healed member sooner.",
+    )
+    drop_after_ns: int = setting(
+        3 * SECOND,
+        unit="ns",
+        why="Longer than a long pause of a managed runtime (seed 004 has 0.5 s).",
+        effect="A member silent for longer is no longer waited for. Until then it holds up everybody.",
+    )
+    give_up_after_ns: int = setting(
+        10 * SECOND,
+        unit="ns",
+        why="Longer than drop_after_ns: a sender in a partition gives up first and tells so when it heals.",
+        effect="A gap of a sender silent for longer is reported and skipped.",
+    )

@@ -1,0 +1,30 @@
+"""Clocks that drift: what a simulated host believes the time to be.
+
+The world has one true time. A host's clock starts at its own offset and runs faster or slower by some parts per
+million, as quartz does. Arithmetic is on integers, so that the trace is the same on every machine.
+"""
+
+MILLION = 1_000_000
+
+
+class DriftingClock:
+    """Converts between true time and the time of one host, both in nanoseconds."""
+
+    __slots__ = ("_drift_ppm", "_offset_ns")
+
+    def __init__(self, offset_ns: int = 0, drift_ppm: int = 0) -> None:
+        assert -MILLION < drift_ppm, "a clock does not run backwards"
+        self._offset_ns = offset_ns
+        self._drift_ppm = drift_ppm
+
+    def local_ns(self, true_ns: int) -> int:
+        """What the host reads at a true time."""
+        return true_ns + self._offset_ns + true_ns * self._drift_ppm // MILLION
+
+    def true_ns(self, local_ns: int) -> int:
+        """The earliest true time at which the host reads at least this: when its timer must fire."""
+        if not self._drift_ppm:
+            return local_ns - self._offset_ns
+        # The first t with t * (million + drift) // million >= wanted.
+        wanted = local_ns - self._offset_ns
+        return -(-wanted * MILLION // (MILLION + self._drift_ppm))

@@ -1,0 +1,180 @@
+"""What goes wrong, when: begins and ends the faults of a scenario, and heals everything for the liveness phase."""
+
+from collections.abc import Callable
+
+from vivum.core.ids import NodeId
+from vivum.core.time import format_duration
+from vivum.observe.trace import FaultInjected, Tracer
+from vivum.sim.host import Host
+from vivum.sim.loss import BurstLoss, IndependentLoss, LossModel
+from vivum.sim.network import Network
+from vivum.sim.scenario import FaultSpec
+from vivum.sim.scheduler import Scheduler
+
+
+class FaultInjector:
+    """Carries out a list of faults. A fault that cannot apply now (a crash of a dead node) does nothing."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        network: Network,
+        hosts: dict[NodeId, Host],
+        stop_ns: int,
+        trace: Tracer | None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._network = network
+        self._hosts = hosts
+        self._stop_ns = stop_ns
+        self._trace = trace
+        self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
+            "crash": self._crash,
+            "restart": self._restart,
+            "pause": self._pause,
+            "slow": self._slow,
+            "partition": self._partition,
+            "one_way": self._one_way,
+            "loss": self._loss,
+            "burst": self._burst,
+            "duplicate": self._duplicate,
+            "reorder": self._reorder,
+        }
+
+    def schedule(self, fault: FaultSpec) -> None:
+        """Put a fault on the agenda."""
+        if fault.at < self._stop_ns:
+            self._scheduler.at(fault.at, self._on_begin, fault)
+
+    def _on_begin(self, fault: FaultSpec) -> None:
+        now_ns = self._scheduler.now_ns
+        if now_ns >= self._stop_ns:
+            return
+        chosen = [self._hosts[NodeId(node)] for node in fault.nodes] or list(self._hosts.values())
+        self._note(f"{fault.kind} at {_names(fault)}" + (f" for {format_duration(fault.lasts)}" if fault.lasts else ""))
+        end = self._begin[fault.kind](fault, chosen)
+        if end is not None and fault.lasts is not None:
+            self._scheduler.at(now_ns + fault.lasts, self._on_end, (fault, end))
+        if fault.every is not None:
+            self._scheduler.at(now_ns + fault.every, self._on_begin, fault)
+
+    def _on_end(self, what: tuple[FaultSpec, Callable[[], None]]) -> None:
+        fault, end = what
+        end()
+        self._note(f"end of {fault.kind} at {_names(fault)}")
+
+    def heal(self) -> None:
+        """End every fault and start every dead host: what is left must now become whole."""
+        for host in self._hosts.values():
+            port = host.port
+            port.loss.clear()
+            port.duplicate_probability = port.reorder_probability = 0.0
+            port.blocked_sources.clear()
+            port.update()
+            host.slowness = 1
+            if host.node is None:
+                host.start()
+        self._note("everything heals")
+
+    def _note(self, cause: str) -> None:
+        if self._trace is not None:
+            self._trace(FaultInjected(self._scheduler.now_ns, 0, 0, cause))
+
+    # Each begins a fault and returns how to end it.
+
+    def _crash(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None] | None:
+        dead = [host for host in hosts if host.node is not None]
+        for host in dead:
+            host.crash()
+        return (lambda: self._restart(fault, dead)) if fault.lasts is not None else None
+
+    def _restart(self, _: FaultSpec, hosts: list[Host]) -> None:
+        for host in hosts:
+            if host.node is None:
+                host.start()
+
+    def _pause(self, fault: FaultSpec, hosts: list[Host]) -> None:
+        assert fault.lasts is not None
+        for host in hosts:
+            host.pause(fault.lasts)
+
+    def _slow(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        for host in hosts:
+            host.slowness = fault.factor
+
+        def end() -> None:
+            for host in hosts:
+                host.slowness = 1
+
+        return end
+
+    def _partition(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        inside = {host.node_id for host in hosts}
+        outside = self._hosts.keys() - inside
+        return self._block([(inside, outside), (outside, inside)])
+
+    def _one_way(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        inside = {host.node_id for host in hosts}
+        return self._block([(inside, self._hosts.keys() - inside)])
+
+    def _block(self, cuts: list[tuple[set[NodeId], set[NodeId]]]) -> Callable[[], None]:
+        """Let nothing through from the first to the second set of each cut."""
+
+        def apply(change: Callable[[set[NodeId], set[NodeId]], None]) -> None:
+            for sources, targets in cuts:
+                for target in targets:
+                    port = self._network.port(target)
+                    change(port.blocked_sources, sources)
+                    port.update()
+
+        apply(set.update)
+        return lambda: apply(set.difference_update)
+
+    def _loss(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._lose(hosts, lambda: IndependentLoss(fault.rate))
+
+    def _burst(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._lose(hosts, lambda: BurstLoss(fault.rate, fault.length))
+
+    def _lose(self, hosts: list[Host], make: Callable[[], LossModel]) -> Callable[[], None]:
+        models = [(host.port, make()) for host in hosts]
+        for port, model in models:
+            port.loss.append(model)
+            port.update()
+
+        def end() -> None:
+            for port, model in models:
+                if model in port.loss:
+                    port.loss.remove(model)
+                port.update()
+
+        return end
+
+    def _duplicate(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._set_ports(hosts, duplicate_probability=fault.rate)
+
+    def _reorder(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._set_ports(hosts, reorder_probability=fault.rate, reorder_delay_ns=int(fault.delay))
+
+    def _set_ports(self, hosts: list[Host], **values: float) -> Callable[[], None]:
+        before = [(host.port, {name: getattr(host.port, name) for name in values}) for host in hosts]
+
+        def apply(states: list[tuple[object, dict[str, float]]]) -> None:
+            for port, state in states:
+                for name, value in state.items():
+                    setattr(port, name, value)
+
+        apply([(host.port, values) for host in hosts])
+        for host in hosts:
+            host.port.update()
+
+        def end() -> None:
+            apply(list(before))
+            for port, _ in before:
+                port.update()
+
+        return end
+
+
+def _names(fault: FaultSpec) -> str:
+    return "every node" if not fault.nodes else "node " + ", ".join(map(str, fault.nodes))

@@ -1,0 +1,299 @@
+"""A simulated computer: a socket buffer, a processor, a clock, and one node that runs on it.
+
+What it models is what decides speed and loss in the seed documents: handling costs time, what arrives meanwhile waits in a
+bounded socket buffer and overflows it, a sleeping process reads nothing. As the real driver does, it drains the
+socket into its own bounded memory before it handles anything, handles by priority, and pulls new data only while the
+interface has room.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vivum.core.errors import LimitError
+from vivum.core.ids import Endpoint, Incarnation, NodeId
+from vivum.core.machine import ChannelClosed, ChannelOpened, Command, Delivery, Event, Output, Priority
+from vivum.core.randomness import RandomSource
+from vivum.core.time import MILLISECOND
+from vivum.node.node import Node
+from vivum.observe.trace import FrameReceived, FrameSent, NodeStarted, NodeStopped, QueueMeasured, Tracer
+from vivum.sim.clock import DriftingClock
+from vivum.sim.network import Network, Packet
+from vivum.sim.scheduler import Scheduler
+from vivum.wire.kinds import kind_name, priority_of
+
+QUANTUM_NS = 1 * MILLISECOND
+"""How long a host handles what it has drained before it looks at its socket again (seed 004 allowed 50 ms of I/O)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProfile:
+    """What a host can do."""
+
+    receive_cost_ns: int
+    send_cost_ns: int
+    socket_bytes_max: int
+    inbox_bytes_max: int
+
+
+class Host:
+    """One computer with one node, which may die and come back as a new incarnation."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        scheduler: Scheduler,
+        network: Network,
+        profile: HostProfile,
+        clock: DriftingClock,
+        rng: RandomSource,
+        make_node: Callable[["Host", Incarnation], Node],
+        trace: Tracer | None,
+        frame_trace: Tracer | None,
+    ) -> None:
+        self.node_id = node_id
+        self.endpoint = Endpoint(f"node-{node_id}", 1)
+        self.incarnation = Incarnation(0)
+        self.profile = profile
+        self.trace = trace
+        self.frame_trace = frame_trace
+        self.node: Node | None = None
+        self.slowness = 1
+        self.on_started: Callable[[Host], None] | None = None
+        self.on_delivery: Callable[[Host, Delivery], None] | None = None
+        self.on_event: Callable[[Host, Event], None] | None = None
+        self.on_room: Callable[[Host], None] | None = None
+        self._scheduler = scheduler
+        self._network = network
+        self._clock = clock
+        self._make_node = make_node
+        self._busy_until_ns = 0
+        self._wake_ns: int | None = None
+        self._timer_ns: int | None = None
+        self._socket: deque[Packet] = deque()
+        self._socket_bytes = 0
+        self._socket_bytes_high = 0
+        self._inbox: tuple[deque[Packet], ...] = (deque(), deque(), deque())
+        self._inbox_bytes = 0
+        self.port = network.attach(self, rng)
+
+    # Life and death.
+
+    def start(self) -> None:
+        """Begin a new life."""
+        assert self.node is None, f"{self.endpoint} is already up"
+        self.incarnation = Incarnation(self.incarnation + 1)
+        self._busy_until_ns = self._scheduler.now_ns
+        if self.trace is not None:
+            self.trace(NodeStarted(self._scheduler.now_ns, self.node_id, self.incarnation))
+        self.node = self._make_node(self, self.incarnation)
+        if self.on_started is not None:
+            self.on_started(self)
+        self._after_handling(0)
+
+    def crash(self) -> None:
+        """End this life without a word. What waits in its buffers is gone."""
+        if self.node is None:
+            return
+        self.node = None
+        self._network.unlisten_all(self.node_id)
+        self._socket.clear()
+        self._socket_bytes = 0
+        for queue in self._inbox:
+            queue.clear()
+        self._inbox_bytes = 0
+        self._timer_ns = self._wake_ns = None
+        if self.trace is not None:
+            self.trace(NodeStopped(self._scheduler.now_ns, self.node_id, self.incarnation, "crash"))
+
+    def pause(self, duration_ns: int) -> None:
+        """Sleep, as a process does that is not scheduled: arrivals pile up in the socket buffer."""
+        until_ns = self._scheduler.now_ns + duration_ns
+        self._busy_until_ns = max(self._busy_until_ns, until_ns)
+
+    @property
+    def local_now_ns(self) -> int:
+        """The time by this host's clock."""
+        return self._clock.local_ns(self._scheduler.now_ns)
+
+    # What reaches the host.
+
+    def submit(self, command: Command) -> bool:
+        """Let the application on this host ask something of its node; tell whether it was accepted."""
+        if self.node is None:
+            return False
+        try:
+            self.node.submit(self.local_now_ns, command)
+        except LimitError:
+            return False
+        self._wake_at(max(self._busy_until_ns, self._scheduler.now_ns))
+        return True
+
+    def on_arrival(self, packet: Packet) -> None:
+        """Take a datagram from the link: handle it if the processor is free, else let it wait in the socket."""
+        if self.node is None:
+            self._network.drop(self.port, packet, "host down")
+            return
+        now_ns = self._scheduler.now_ns
+        if now_ns >= self._busy_until_ns and not self._inbox_bytes and not self._socket:
+            self._after_handling(self._handle(packet))
+            return
+        size = len(packet.data)
+        if self._socket_bytes + size > self.profile.socket_bytes_max:
+            self._network.drop(self.port, packet, "socket buffer full")
+            return
+        self._socket.append(packet)
+        self._socket_bytes += size
+        if self._socket_bytes > self._socket_bytes_high:
+            self._measure_socket()
+        self._wake_at(max(self._busy_until_ns, now_ns))
+
+    def _measure_socket(self) -> None:
+        self._socket_bytes_high = self._socket_bytes
+        if self.frame_trace is not None:
+            self.frame_trace(
+                QueueMeasured(
+                    self._scheduler.now_ns,
+                    self.node_id,
+                    self.incarnation,
+                    "socket",
+                    self._socket_bytes,
+                    self.profile.socket_bytes_max,
+                    "bytes",
+                )
+            )
+
+    # The processor.
+
+    def _wake_at(self, at_ns: int) -> None:
+        if self._wake_ns is None or at_ns < self._wake_ns:
+            self._wake_ns = at_ns
+            self._scheduler.at(at_ns, self._on_wake, self.incarnation)
+
+    def _on_wake(self, incarnation: Incarnation) -> None:
+        now_ns = self._scheduler.now_ns
+        if self.node is None or incarnation != self.incarnation or self._wake_ns != now_ns:
+            return
+        self._wake_ns = None
+        if now_ns < self._busy_until_ns:
+            self._wake_at(self._busy_until_ns)
+            return
+        self._drain()
+        cost_ns = 0
+        for queue in self._inbox:
+            while queue and cost_ns < QUANTUM_NS:
+                packet = queue.popleft()
+                self._inbox_bytes -= len(packet.data)
+                cost_ns += self._handle(packet)
+        self._after_handling(cost_ns)
+
+    def _drain(self) -> None:
+        """Empty the socket into the host's own memory, by priority, as far as that may grow."""
+        socket, inbox = self._socket, self._inbox
+        while socket and self._inbox_bytes < self.profile.inbox_bytes_max:
+            packet = socket.popleft()
+            size = len(packet.data)
+            self._socket_bytes -= size
+            self._inbox_bytes += size
+            inbox[priority_of(packet.data)].append(packet)
+
+    def _handle(self, packet: Packet) -> int:
+        assert self.node is not None
+        if self.frame_trace is not None:
+            self.frame_trace(
+                FrameReceived(
+                    self._scheduler.now_ns,
+                    self.node_id,
+                    self.incarnation,
+                    str(packet.source),
+                    kind_name(packet.data),
+                    len(packet.data),
+                )
+            )
+        self.node.on_datagram(self._clock.local_ns(self._scheduler.now_ns), packet.source, packet.data)
+        return self.profile.receive_cost_ns * self.slowness
+
+    def _after_handling(self, cost_ns: int) -> None:
+        """Pull what the node has to say, be busy for as long as all this takes, and see when to go on."""
+        node = self.node
+        assert node is not None
+        scheduler = self._scheduler
+        done_ns = scheduler.now_ns + cost_ns
+        send_cost_ns = self.profile.send_cost_ns * self.slowness
+        room_bytes = self._network.egress_room_bytes(self.port)
+        while True:
+            output = node.take_output(max(room_bytes, 0))
+            if not output:
+                break
+            for datagram in output.datagrams:
+                done_ns += send_cost_ns
+                room_bytes -= len(datagram.data)
+                if self.frame_trace is not None:
+                    self._trace_sent(datagram.destination, datagram.data)
+                self._network.send(self.port, done_ns, datagram.destination, datagram.data)
+            if output.events or output.deliveries:
+                self._tell(output)
+                if self.node is not node:
+                    return
+            if not output.datagrams or done_ns - scheduler.now_ns > QUANTUM_NS:
+                break
+        if self._busy_until_ns < done_ns:
+            self._busy_until_ns = done_ns
+        if self._socket or self._inbox_bytes or node.has_data:
+            self._wake_when_able(room_bytes)
+        self._arm_timer(node)
+        if self.on_room is not None:
+            self.on_room(self)
+
+    def _wake_when_able(self, room_bytes: int) -> None:
+        able_ns = max(self._busy_until_ns, self._scheduler.now_ns)
+        if room_bytes <= 0 and not self._socket and not self._inbox_bytes:
+            # Only new data waits: come back when half of the interface's queue has gone out.
+            able_ns = max(able_ns, (self._scheduler.now_ns + self.port.egress_free_ns) // 2)
+        self._wake_at(able_ns)
+
+    def _tell(self, output: Output) -> None:
+        for event in output.events:
+            if type(event) is ChannelOpened:
+                self._network.listen(event.channel, self.node_id)
+            elif type(event) is ChannelClosed:
+                self._network.unlisten(event.channel, self.node_id)
+            if self.on_event is not None:
+                self.on_event(self, event)
+        if self.on_delivery is not None:
+            for delivery in output.deliveries:
+                self.on_delivery(self, delivery)
+
+    def _trace_sent(self, destination: Endpoint | int, data: bytes) -> None:
+        assert self.frame_trace is not None
+        name = str(destination) if type(destination) is Endpoint else f"#{destination}"
+        self.frame_trace(
+            FrameSent(
+                self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data)
+            )
+        )
+
+    # Timers.
+
+    def _arm_timer(self, node: Node) -> None:
+        deadline_ns = node.next_deadline_ns()
+        if deadline_ns is None:
+            return
+        at_ns = max(self._clock.true_ns(deadline_ns), self._scheduler.now_ns)
+        if self._timer_ns is None or at_ns < self._timer_ns:
+            self._timer_ns = at_ns
+            self._scheduler.at(at_ns, self._on_timer, (self.incarnation, at_ns))
+
+    def _on_timer(self, armed: tuple[Incarnation, int]) -> None:
+        incarnation, at_ns = armed
+        if self.node is None or incarnation != self.incarnation or at_ns != self._timer_ns:
+            return
+        now_ns = self._scheduler.now_ns
+        if now_ns < self._busy_until_ns:
+            # Timers fire late on a busy or sleeping host (seed 004, Figures 30 and 31).
+            self._timer_ns = self._busy_until_ns
+            self._scheduler.at(self._timer_ns, self._on_timer, (incarnation, self._timer_ns))
+            return
+        self._timer_ns = None
+        self.node.on_timer(self._clock.local_ns(now_ns))
+        self._after_handling(0)

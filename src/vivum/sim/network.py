@@ -1,0 +1,222 @@
+"""The network between hosts: a switch with one full-duplex link to each host.
+
+A datagram waits for its turn at the sender's interface, crosses the switch, and waits for its turn at the link to each
+receiver. Multicast is one send and many arrivals. A switched network does not reorder what takes one path, so reordering,
+like duplication, is a fault that is switched on. Most loss is not here: it happens in the receive buffer of a
+busy host (seed 004, section 6, rule 2.2), which `host` models.
+
+Sizes on the wire count headers: 28 bytes of UDP and IP, and 38 bytes of Ethernet (preamble and gap included) for each
+packet of 1,500 bytes.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vivum.core.ids import Channel, Endpoint, NodeId
+from vivum.core.randomness import RandomSource
+from vivum.core.time import SECOND
+from vivum.observe.trace import FrameDropped
+from vivum.sim.loss import LossModel
+from vivum.sim.scheduler import Scheduler
+from vivum.wire.kinds import kind_name
+
+if TYPE_CHECKING:
+    from vivum.sim.host import Host
+
+UDP_HEADER_BYTES = 28
+PACKET_BYTES_MAX = 1500
+ETHERNET_BYTES = 38
+
+
+@dataclass(frozen=True, slots=True)
+class LinkProfile:
+    """What every link of the network is like."""
+
+    bandwidth_bps: int
+    delay_ns: int
+    jitter_ns: int
+    egress_bytes_max: int
+    ingress_bytes_max: int
+
+
+class Packet:
+    """A datagram on its way. One object serves all receivers of a multicast."""
+
+    __slots__ = ("data", "destination", "source", "source_node", "wire_ns")
+
+    def __init__(
+        self, source_node: NodeId, source: Endpoint, destination: Endpoint | Channel, data: bytes, wire_ns: int
+    ) -> None:
+        self.source_node = source_node
+        self.source = source
+        self.destination = destination
+        self.data = data
+        self.wire_ns = wire_ns
+
+
+class Port:
+    """One host's link: when it will be free each way, and the faults that are on now."""
+
+    __slots__ = (
+        "blocked_sources",
+        "disturbed",
+        "duplicate_probability",
+        "egress_free_ns",
+        "host",
+        "ingress_free_ns",
+        "loss",
+        "reorder_delay_ns",
+        "reorder_probability",
+        "rng",
+    )
+
+    def __init__(self, host: "Host", rng: RandomSource) -> None:
+        self.host = host
+        self.rng = rng
+        self.egress_free_ns = 0
+        self.ingress_free_ns = 0
+        self.loss: list[LossModel] = []
+        self.duplicate_probability = 0.0
+        self.reorder_probability = 0.0
+        self.reorder_delay_ns = 0
+        self.blocked_sources: set[NodeId] = set()
+        self.disturbed = False
+
+    def update(self) -> None:
+        """Note whether any fault is on, so that a healthy link pays one test for all of them."""
+        self.disturbed = bool(
+            self.loss or self.blocked_sources or self.duplicate_probability or self.reorder_probability
+        )
+
+
+class Network:
+    """All links, and who listens on which channel."""
+
+    def __init__(self, scheduler: Scheduler, profile: LinkProfile) -> None:
+        self.profile = profile
+        self.arrivals = 0
+        self.losses: dict[str, int] = {}
+        self._scheduler = scheduler
+        self._ports: dict[NodeId, Port] = {}
+        self._by_endpoint: dict[Endpoint, Port] = {}
+        self._listeners: dict[Channel, dict[NodeId, Port]] = {}
+        self._wire_ns: dict[int, int] = {}
+
+    def attach(self, host: "Host", rng: RandomSource) -> Port:
+        """Plug a host in."""
+        port = Port(host, rng)
+        self._ports[host.node_id] = port
+        self._by_endpoint[host.endpoint] = port
+        return port
+
+    def port(self, node: NodeId) -> Port:
+        """Return the link of a host."""
+        return self._ports[node]
+
+    def listen(self, channel: Channel, node: NodeId) -> None:
+        """Let a host hear a channel."""
+        self._listeners.setdefault(channel, {})[node] = self._ports[node]
+
+    def unlisten(self, channel: Channel, node: NodeId) -> None:
+        """Let a host no longer hear a channel."""
+        self._listeners.get(channel, {}).pop(node, None)
+
+    def unlisten_all(self, node: NodeId) -> None:
+        """A host went down: it hears nothing."""
+        for listeners in self._listeners.values():
+            listeners.pop(node, None)
+
+    def wire_time_ns(self, payload_bytes: int) -> int:
+        """How long a datagram occupies a link."""
+        known = self._wire_ns.get(payload_bytes)
+        if known is None:
+            total = payload_bytes + UDP_HEADER_BYTES
+            packets = -(-total // PACKET_BYTES_MAX)
+            bits = 8 * (total + packets * ETHERNET_BYTES)
+            known = self._wire_ns[payload_bytes] = bits * SECOND // self.profile.bandwidth_bps
+        return known
+
+    def egress_room_bytes(self, port: Port) -> int:
+        """How many bytes the sender's interface would still queue: what a non-blocking socket would take."""
+        backlog_ns = port.egress_free_ns - self._scheduler.now_ns
+        if backlog_ns <= 0:
+            return self.profile.egress_bytes_max
+        return self.profile.egress_bytes_max - backlog_ns * self.profile.bandwidth_bps // (8 * SECOND)
+
+    def send(self, port: Port, at_ns: int, destination: Endpoint | Channel, data: bytes) -> None:
+        """Queue a datagram at the sender's interface at a time that is not in the past."""
+        wire_ns = self.wire_time_ns(len(data))
+        start_ns = port.egress_free_ns if port.egress_free_ns > at_ns else at_ns
+        leave_ns = port.egress_free_ns = start_ns + wire_ns
+        host = port.host
+        packet = Packet(host.node_id, host.endpoint, destination, data, wire_ns)
+        self._scheduler.at(leave_ns, self._cross, packet)
+
+    def _cross(self, packet: Packet) -> None:
+        """The datagram has left the sender: schedule its arrivals."""
+        if type(packet.destination) is Endpoint:
+            port = self._by_endpoint.get(packet.destination)
+            if port is not None:
+                self._arrive_at(port, packet)
+            return
+        source_node = packet.source_node
+        for node, port in self._listeners.get(packet.destination, {}).items():  # type: ignore[arg-type]
+            if node != source_node:
+                self._arrive_at(port, packet)
+
+    def _arrive_at(self, port: Port, packet: Packet) -> None:
+        if port.disturbed and self._disturb(port, packet):
+            return
+        profile = self.profile
+        now_ns = self._scheduler.now_ns + profile.delay_ns
+        if profile.jitter_ns:
+            now_ns += int(port.rng.random() * profile.jitter_ns)
+        free_ns = port.ingress_free_ns
+        if free_ns > now_ns:
+            queued_bytes = (free_ns - now_ns) * profile.bandwidth_bps // (8 * SECOND)
+            if queued_bytes + len(packet.data) > profile.ingress_bytes_max:
+                self.drop(port, packet, "switch queue full")
+                return
+            now_ns = free_ns
+        port.ingress_free_ns = arrive_ns = now_ns + packet.wire_ns
+        self.arrivals += 1
+        self._scheduler.at(arrive_ns, port.host.on_arrival, packet)
+
+    def _disturb(self, port: Port, packet: Packet) -> bool:
+        """Apply the faults of a link; tell whether the datagram was lost or is taken care of."""
+        if packet.source_node in port.blocked_sources:
+            self.drop(port, packet, "partition")
+            return True
+        rng = port.rng
+        for model in port.loss:
+            if model.loses(rng):
+                self.drop(port, packet, "link")
+                return True
+        if port.duplicate_probability and rng.random() < port.duplicate_probability:
+            self._late_arrival(port, packet, int(rng.random() * self.profile.delay_ns * 4))
+        if port.reorder_probability and rng.random() < port.reorder_probability:
+            self._late_arrival(port, packet, int(rng.random() * port.reorder_delay_ns))
+            return True
+        return False
+
+    def _late_arrival(self, port: Port, packet: Packet, extra_ns: int) -> None:
+        self.arrivals += 1
+        late_ns = self._scheduler.now_ns + self.profile.delay_ns + packet.wire_ns + extra_ns
+        self._scheduler.at(late_ns, port.host.on_arrival, packet)
+
+    def drop(self, port: Port, packet: Packet, cause: str) -> None:
+        """Count, trace and forget a datagram that did not make it to a host."""
+        self.losses[cause] = self.losses.get(cause, 0) + 1
+        host = port.host
+        if host.frame_trace is not None:
+            host.frame_trace(
+                FrameDropped(
+                    self._scheduler.now_ns,
+                    host.node_id,
+                    host.incarnation,
+                    str(packet.source),
+                    kind_name(packet.data),
+                    len(packet.data),
+                    cause,
+                )
+            )

@@ -1,0 +1,219 @@
+"""Scenarios: what a simulation consists of, as data.
+
+A scenario is a TOML file. This module says which keys there are, what they mean and what they may be, and turns any
+mistake into one line that names the file, the key and what is allowed. `docs/design/simulator.md` explains by example.
+"""
+
+import tomllib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta, Struct
+
+from vivum.checkers.registry import CHECKERS
+from vivum.core.errors import UsageError
+from vivum.core.time import parse_duration_ns
+from vivum.node.build import PROTOCOLS
+
+Probability = Annotated[float, Meta(ge=0, lt=1)]
+Positive = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class ScenarioError(UsageError):
+    """A scenario that cannot be run; the message names file, key and what is allowed."""
+
+
+class Duration(int):
+    """Nanoseconds, written as `"10ms"`."""
+
+
+class Bandwidth(int):
+    """Bits a second, written as `"100Mbit"`."""
+
+
+_BANDWIDTH_UNITS = {"kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
+
+
+class NetworkSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """The network: the defaults are the testbed of seed 004, switched 100 Mb/s."""
+
+    bandwidth: Bandwidth = Bandwidth(100_000_000)
+    delay: Duration = Duration(50_000)
+    jitter: Duration = Duration(10_000)
+    egress_bytes: Positive = 131_072
+    ingress_bytes: Positive = 131_072
+    loss: Probability = 0.0
+    burst_rate: Probability = 0.0
+    burst_length: Annotated[float, Meta(ge=1)] = 10.0
+    duplicate: Probability = 0.0
+    reorder: Probability = 0.0
+    reorder_delay: Duration = Duration(1_000_000)
+
+
+class HostSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """The computers: the defaults handle about 10,000 datagrams/s, as those of seed 004 did."""
+
+    receive_cost: Duration = Duration(90_000)
+    send_cost: Duration = Duration(20_000)
+    socket_bytes: Positive = 212_992
+    inbox_bytes: Positive = 1_048_576
+    clock_offset: Duration = Duration(0)
+    clock_drift_ppm: Annotated[int, Meta(ge=0, le=10_000)] = 0
+
+
+class GroupsSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Who is in which group."""
+
+    count: Positive = 1
+    pattern: Literal["identical", "hierarchical", "random"] = "identical"
+    members: Positive = 3
+
+
+class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """What applications send: each sender goes round its groups, or picks one at random."""
+
+    senders: Positive | tuple[Positive, ...] = 1
+    rate: Annotated[float, Meta(gt=0)] | Literal["max"] = 1000.0
+    size: Annotated[int, Meta(ge=0, le=16 * 1024 * 1024)] = 1000
+    arrival: Literal["constant", "poisson"] = "constant"
+    choose: Literal["round_robin", "random"] = "round_robin"
+    start: Duration = Duration(0)
+    stop: Duration | None = None
+
+
+FaultKind = Literal[
+    "crash", "restart", "pause", "slow", "partition", "one_way", "loss", "burst", "duplicate", "reorder"
+]
+
+
+class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them."""
+
+    kind: FaultKind
+    at: Duration
+    lasts: Duration | None = None
+    every: Duration | None = None
+    nodes: tuple[Positive, ...] = ()
+    rate: Probability = 0.1
+    length: Annotated[float, Meta(ge=1)] = 10.0
+    factor: Positive = 10
+    delay: Duration = Duration(1_000_000)
+
+
+class Scenario(Struct, forbid_unknown_fields=True, frozen=True):
+    """A whole simulation, but for its seed."""
+
+    nodes: Annotated[int, Meta(ge=1, le=10_000)]
+    description: str = ""
+    duration: Duration = Duration(1_000_000_000)
+    settle: Duration = Duration(0)
+    protocol: str = "reference"
+    checkers: tuple[str, ...] = ("no_duplicate", "no_creation", "fifo", "bounded_queues")
+    settings: dict[str, Any] = {}
+    network: NetworkSpec = NetworkSpec()
+    host: HostSpec = HostSpec()
+    groups: GroupsSpec = GroupsSpec()
+    traffic: tuple[TrafficSpec, ...] = (TrafficSpec(),)
+    faults: tuple[FaultSpec, ...] = ()
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and check a scenario file."""
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ScenarioError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError(f"{path}: not a TOML file: {error}") from error
+    return parse_scenario(table, str(path))
+
+
+def parse_scenario(table: Mapping[str, Any], name: str) -> Scenario:
+    """Check a scenario that is already a table; `name` stands in error messages."""
+    _check_keys(table, Scenario, name, "")
+    try:
+        scenario = msgspec.convert(table, Scenario, dec_hook=_decode_unit)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$")
+        raise ScenarioError(f"{name}: {where.strip('.`') or 'scenario'}: {what}") from error
+    _check_sense(scenario, name)
+    return scenario
+
+
+def _check_keys(table: Mapping[str, Any], struct: type[Struct], name: str, where: str) -> None:
+    """Refuse unknown keys with the list of known ones, which msgspec alone does not give."""
+    known = {each.name: each.type for each in msgspec.structs.fields(struct)}
+    for key, value in table.items():
+        if key not in known:
+            raise ScenarioError(f"{name}: {where}{key}: unknown key; allowed here: {', '.join(sorted(known))}")
+        inner = _struct_inside(known[key])
+        if inner is None:
+            continue
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(item, dict):
+                step = f"{key}[{index}]." if isinstance(value, list) else f"{key}."
+                _check_keys(item, inner, name, where + step)
+
+
+def _struct_inside(annotation: Any) -> type[Struct] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    if get_origin(annotation) in (tuple, Union, types.UnionType):
+        return next((found for each in get_args(annotation) if (found := _struct_inside(each))), None)
+    return None
+
+
+def _decode_unit(wanted: type, value: Any) -> Any:
+    if wanted is Duration:
+        if not isinstance(value, str):
+            raise ValueError(f"Expected a duration such as '10ms', got {value!r}")
+        try:
+            return Duration(parse_duration_ns(value))
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+    if wanted is Bandwidth:
+        for unit, size in _BANDWIDTH_UNITS.items():
+            if isinstance(value, str) and value.endswith(unit) and value[: -len(unit)].strip().isdigit():
+                if bits := int(value[: -len(unit)]) * size:
+                    return Bandwidth(bits)
+        raise ValueError(f"Expected a bandwidth such as '100Mbit' (kbit, Mbit, Gbit), got {value!r}")
+    raise NotImplementedError(wanted)  # pragma: no cover - a new unit without its decoder
+
+
+def _check_sense(scenario: Scenario, name: str) -> None:
+    """Refuse what is well formed and cannot be."""
+
+    def refuse(key: str, what: str) -> None:
+        raise ScenarioError(f"{name}: {key}: {what}")
+
+    if scenario.protocol not in PROTOCOLS:
+        refuse("protocol", f"{scenario.protocol!r} is unknown; allowed: {', '.join(sorted(PROTOCOLS))}")
+    for checker in scenario.checkers:
+        if checker not in CHECKERS:
+            refuse("checkers", f"{checker!r} is unknown; allowed: {', '.join(sorted(CHECKERS))}")
+    if scenario.duration <= 0:
+        refuse("duration", "must be longer than 0s")
+    if scenario.groups.pattern == "random" and scenario.groups.members > scenario.nodes:
+        refuse("groups.members", f"{scenario.groups.members} of {scenario.nodes} nodes; at most all of them")
+    for index, traffic in enumerate(scenario.traffic):
+        senders = [traffic.senders] if isinstance(traffic.senders, int) else traffic.senders
+        if max(senders, default=0) > scenario.nodes:
+            refuse(f"traffic[{index}].senders", f"{max(senders)} of {scenario.nodes} nodes; nodes are 1 to {scenario.nodes}")
+    for index, fault in enumerate(scenario.faults):
+        if max(fault.nodes, default=0) > scenario.nodes:
+            refuse(f"faults[{index}].nodes", f"{max(fault.nodes)}; nodes are 1 to {scenario.nodes}")
+        if fault.kind in ("partition", "one_way") and not fault.nodes:
+            refuse(f"faults[{index}].nodes", f"a {fault.kind} fault needs the nodes of one side")
+        if fault.kind in ("pause", "slow") and fault.lasts is None:
+            refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
+        if fault.every is not None and fault.every <= 0:
+            refuse(f"faults[{index}].every", "must be longer than 0s")
+    try:
+        PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
+    except UsageError as error:
+        refuse("settings", str(error))

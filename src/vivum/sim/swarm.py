@@ -1,0 +1,121 @@
+"""The swarm: worlds made up from a seed, to find what nobody thought of.
+
+A seed decides the number of nodes, the groups, the traffic, the network and the faults. Every world has a safety
+phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must have been delivered
+or reported. `vivum sim run swarm --seed N` replays one.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from vivum.core.randomness import RandomSource
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.sim.scenario import (
+    Bandwidth,
+    Duration,
+    FaultSpec,
+    GroupsSpec,
+    HostSpec,
+    NetworkSpec,
+    Scenario,
+    TrafficSpec,
+)
+from vivum.sim.world import World
+
+SAFETY = ("no_duplicate", "no_creation", "fifo", "bounded_queues")
+LIVENESS = ("all_delivered",)
+SETTLE_NS = 20 * SECOND
+"""Longer than any time-out of the protocols, so that what is not whole by then never will be."""
+
+
+def make_up(seed: int, protocol: str = "reference") -> Scenario:
+    """Make up the world of a seed."""
+    rng = RandomSource(seed).fork("swarm")
+    nodes = rng.randint(2, 9)
+    duration_ns = rng.randint(1, 4) * SECOND
+    pattern = rng.choice(["identical", "hierarchical", "random"])
+    return Scenario(
+        nodes=nodes,
+        description=f"made up from seed {seed}",
+        duration=Duration(duration_ns),
+        settle=Duration(SETTLE_NS),
+        protocol=protocol,
+        checkers=SAFETY + LIVENESS,
+        settings={"window_frames": rng.choice([16, 64, 1024])},
+        network=NetworkSpec(
+            bandwidth=Bandwidth(rng.choice([10, 100, 1000]) * 1_000_000),
+            delay=Duration(rng.randint(10_000, 2_000_000)),
+            jitter=Duration(rng.randint(0, 200_000)),
+            loss=rng.choice([0.0, 0.0, 0.01, 0.05]),
+            duplicate=rng.choice([0.0, 0.0, 0.02]),
+            reorder=rng.choice([0.0, 0.0, 0.02]),
+        ),
+        host=HostSpec(
+            socket_bytes=rng.choice([16_384, 65_536, 212_992]),
+            clock_offset=Duration(rng.choice([0, SECOND])),
+            clock_drift_ppm=rng.choice([0, 200]),
+        ),
+        groups=GroupsSpec(count=rng.randint(1, 6), pattern=pattern, members=rng.randint(1, nodes)),
+        traffic=tuple(_make_up_traffic(rng, nodes) for _ in range(rng.randint(1, 2))),
+        faults=tuple(_make_up_fault(rng, nodes, duration_ns) for _ in range(rng.randint(0, 6))),
+    )
+
+
+def _make_up_traffic(rng: RandomSource, nodes: int) -> TrafficSpec:
+    return TrafficSpec(
+        senders=tuple(sorted(rng.sample(range(1, nodes + 1), rng.randint(1, nodes)))),
+        rate=float(rng.choice([5, 20, 100, 300])),
+        size=rng.choice([0, 10, 100, 1000, 1500, 5000]),
+        arrival=rng.choice(["constant", "poisson"]),
+        choose=rng.choice(["round_robin", "random"]),
+    )
+
+
+def _make_up_fault(rng: RandomSource, nodes: int, duration_ns: int) -> FaultSpec:
+    kinds = ["crash", "pause", "slow", "partition", "one_way", "loss", "burst", "duplicate", "reorder"]
+    some = rng.sample(range(1, nodes + 1), rng.randint(1, max(1, nodes // 2)))
+    return FaultSpec(
+        kind=rng.choice(kinds),  # type: ignore[arg-type]
+        at=Duration(rng.randint(0, duration_ns - 1)),
+        lasts=Duration(rng.randint(MILLISECOND, 2 * duration_ns)),
+        nodes=tuple(sorted(some)),
+        rate=rng.choice([0.05, 0.2, 0.5]),
+        length=float(rng.randint(2, 40)),
+        factor=rng.choice([2, 10, 50]),
+        delay=Duration(rng.randint(100_000, 20 * MILLISECOND)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SeedVerdict:
+    """What became of one seed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    events: int
+    trace_hash: str
+
+
+def run_seed(seed: int, protocol: str = "reference") -> SeedVerdict:
+    """Run the world of one seed. A crash of our own code is a violation like any other."""
+    try:
+        result = World(make_up(seed, protocol), seed).run()
+    except Exception as error:
+        return SeedVerdict(seed, (f"crash: {type(error).__name__}: {error}",), 0, "")
+    return SeedVerdict(seed, tuple(map(str, result.violations)), result.events, result.trace_hash)
+
+
+def run_swarm(first_seed: int, count: int, jobs: int, protocol: str = "reference") -> Iterator[SeedVerdict]:
+    """Run many seeds, in the order of seeds, on several processes."""
+    seeds = range(first_seed, first_seed + count)
+    if jobs == 1:
+        for seed in seeds:
+            yield run_seed(seed, protocol)
+        return
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield from pool.map(run_seed, seeds, [protocol] * count, chunksize=max(1, min(8, count // (4 * jobs))))
+    finally:
+        # On Ctrl-C, or when the caller has seen enough: leave nothing behind.
+        pool.shutdown(cancel_futures=True)

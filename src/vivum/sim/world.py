@@ -1,0 +1,266 @@
+"""A world: hosts, network, applications and faults of one scenario, run from one seed.
+
+    world = World(scenario, seed=1, trace=...)
+    result = world.run()
+
+Two phases: until `duration` the applications send and the faults strike (only safety is promised); then everything
+heals and for the time `settle` the system must become whole (liveness). Checkers look at all records and give their
+verdict at the end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from vivum.checkers.checker import Violation
+from vivum.checkers.registry import CheckerSet
+from vivum.checkers.registry import make_checkers
+from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
+from vivum.core.machine import Delivery
+from vivum.core.randomness import RandomSource
+from vivum.core.time import SECOND
+from vivum.node.build import PROTOCOLS
+from vivum.node.node import Node
+from vivum.observe.counters import Counters
+from vivum.observe.trace import HashTrace, Tracer, TraceRecord
+from vivum.protocols.commands import JoinGroup
+from vivum.sim.clock import DriftingClock
+from vivum.sim.faults import FaultInjector
+from vivum.sim.host import Host, HostProfile
+from vivum.sim.loss import BurstLoss, IndependentLoss
+from vivum.sim.network import LinkProfile, Network
+from vivum.sim.overlap import lay_out
+from vivum.sim.scenario import Scenario, TrafficSpec
+from vivum.sim.scheduler import Scheduler
+from vivum.sim.workload import Application
+
+LATENCY_SAMPLES_MAX = 100_000
+"""Latencies kept for percentiles: the first so many; enough for a 99th percentile, a bound on memory."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run gave."""
+
+    seed: int
+    trace_hash: str
+    events: int
+    records: int
+    simulated_s: float
+    accepted: int
+    refused: int
+    delivered: int
+    arrivals: int
+    losses: dict[str, int]
+    counters: dict[str, int]
+    latency_us_p50: float | None
+    latency_us_p99: float | None
+    violations: list[Violation] = field(default_factory=list)
+
+
+class World:
+    """Everything that one simulation consists of."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        trace: Tracer | None = None,
+        *,
+        frames: bool = True,
+        checked: bool = True,
+    ) -> None:
+        """Build a world.
+
+        `trace` gets every record besides checkers and hash. Without `frames`, single datagrams are not traced; without
+        `checked`, nothing is: for benchmarks of the simulator alone.
+        """
+        self.scenario = scenario
+        self.seed = seed
+        self.scheduler = Scheduler()
+        self.hosts: dict[NodeId, Host] = {}
+        self.delivered = 0
+        self.lives: list[Node] = []
+        self._hash = HashTrace()
+        self._checkers = CheckerSet(make_checkers(scenario.checkers if checked else []))
+        self._random = RandomSource(seed)
+        self._latencies_ns: list[int] = []
+        self._applications: dict[NodeId, list[Application]] = {}
+        sinks: list[Tracer] = [self._hash, self._checkers] if checked else []
+        self._trace = _fan_out([*sinks, trace] if trace is not None else sinks)
+        self._frame_trace = self._trace if frames else None
+        self._settings = PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
+        network = scenario.network
+        self.network = Network(
+            self.scheduler,
+            LinkProfile(
+                network.bandwidth, network.delay, network.jitter, network.egress_bytes, network.ingress_bytes
+            ),
+        )
+        node_ids = [NodeId(number) for number in range(1, scenario.nodes + 1)]
+        groups = scenario.groups
+        self.groups = lay_out(
+            groups.pattern, node_ids, groups.count, groups.members, self._random.fork("groups")
+        )
+        self._groups_of: dict[NodeId, list[GroupId]] = {node: [] for node in node_ids}
+        for group, members in self.groups.items():
+            for node in members:
+                self._groups_of[node].append(group)
+        for node in node_ids:
+            self.hosts[node] = self._make_host(node)
+        self.endpoints = {node: host.endpoint for node, host in self.hosts.items()}
+        self.faults = FaultInjector(
+            self.scheduler, self.network, self.hosts, scenario.duration, self._trace
+        )
+
+    def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
+        """Run both phases to the end; `on_progress` hears the share that is done."""
+        scenario = self.scenario
+        for host in self.hosts.values():
+            host.start()
+        for index, traffic in enumerate(scenario.traffic):
+            self._start_traffic(index, traffic)
+        for fault in scenario.faults:
+            self.faults.schedule(fault)
+        end_ns = scenario.duration + scenario.settle
+        self._advance(0, scenario.duration, end_ns, on_progress)
+        if scenario.settle:
+            self.faults.heal()
+            self._advance(scenario.duration, end_ns, end_ns, on_progress)
+        return self._result(end_ns)
+
+    def _advance(
+        self, from_ns: int, to_ns: int, end_ns: int, on_progress: Callable[[float], None] | None
+    ) -> None:
+        steps = 50
+        for step in range(1, steps + 1):
+            self.scheduler.run_until(from_ns + (to_ns - from_ns) * step // steps)
+            if on_progress is not None:
+                on_progress(self.scheduler.now_ns / end_ns)
+
+    # Building.
+
+    def _make_host(self, node: NodeId) -> Host:
+        spec, rng = self.scenario.host, self._random.fork("host", node)
+        clock = DriftingClock(
+            rng.randint(0, spec.clock_offset), rng.randint(-spec.clock_drift_ppm, spec.clock_drift_ppm)
+        )
+        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes)
+        host = Host(
+            node,
+            self.scheduler,
+            self.network,
+            profile,
+            clock,
+            self._random.fork("link", node),
+            self._make_node,
+            self._trace,
+            self._frame_trace,
+        )
+        host.on_started = self._on_started
+        host.on_delivery = self._on_delivery
+        network, port = self.scenario.network, host.port
+        if network.loss:
+            port.loss.append(IndependentLoss(network.loss))
+        if network.burst_rate:
+            port.loss.append(BurstLoss(network.burst_rate, network.burst_length))
+        port.duplicate_probability = network.duplicate
+        port.reorder_probability = network.reorder
+        port.reorder_delay_ns = network.reorder_delay
+        port.update()
+        return host
+
+    def _make_node(self, host: Host, incarnation: Incarnation) -> Node:
+        member = Member(host.node_id, incarnation)
+        trace = self._trace
+        if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
+            trace = _in_true_time(trace, self.scheduler)
+        node = PROTOCOLS[self.scenario.protocol].make_node(
+            member,
+            self.endpoints,
+            self._settings,
+            self._random.fork("node", host.node_id, incarnation),
+            trace,
+        )
+        self.lives.append(node)
+        return node
+
+    def _on_started(self, host: Host) -> None:
+        for group in self._groups_of[host.node_id]:
+            host.submit(JoinGroup(group, Channel(group), self.groups[group]))
+
+    def _start_traffic(self, index: int, traffic: TrafficSpec) -> None:
+        senders = range(1, traffic.senders + 1) if isinstance(traffic.senders, int) else traffic.senders
+        stop_ns = self.scenario.duration if traffic.stop is None else min(traffic.stop, self.scenario.duration)
+        for number in senders:
+            host = self.hosts[NodeId(number)]
+            application = Application(
+                host,
+                self.scheduler,
+                traffic,
+                self._groups_of[host.node_id],
+                stop_ns,
+                self._random.fork("traffic", index, number),
+            )
+            self._applications.setdefault(host.node_id, []).append(application)
+            host.on_room = self._on_room
+
+    def _on_room(self, host: Host) -> None:
+        for application in self._applications[host.node_id]:
+            application.on_room()
+
+    def _on_delivery(self, host: Host, delivery: Delivery) -> None:
+        self.delivered += len(delivery.payloads)
+        if len(self._latencies_ns) < LATENCY_SAMPLES_MAX and delivery.sender.node != host.node_id:
+            self._latencies_ns.append(host.local_now_ns - delivery.sent_ns)
+
+    # The end.
+
+    def _result(self, end_ns: int) -> Result:
+        counters = Counters()
+        for node in self.lives:
+            counters.add(node.counters)
+        latencies = sorted(self._latencies_ns)
+        return Result(
+            seed=self.seed,
+            trace_hash=self._hash.hexdigest(),
+            events=self.scheduler.events,
+            records=self._hash.count,
+            simulated_s=end_ns / SECOND,
+            accepted=counters.messages_accepted,
+            refused=counters.messages_rejected,
+            delivered=self.delivered,
+            arrivals=self.network.arrivals,
+            losses=dict(sorted(self.network.losses.items())),
+            counters={name: value for name, value in counters.as_dict().items() if value},
+            latency_us_p50=_percentile_us(latencies, 0.50),
+            latency_us_p99=_percentile_us(latencies, 0.99),
+            violations=self._checkers.finish(),
+        )
+
+
+def _percentile_us(ordered_ns: list[int], share: float) -> float | None:
+    return ordered_ns[min(len(ordered_ns) - 1, int(len(ordered_ns) * share))] / 1000 if ordered_ns else None
+
+
+def _fan_out(sinks: list[Tracer]) -> Tracer | None:
+    if not sinks:
+        return None
+    if len(sinks) == 1:
+        return sinks[0]
+
+    def trace(record: TraceRecord) -> None:
+        for sink in sinks:
+            sink(record)
+
+    return trace
+
+
+def _in_true_time(trace: Tracer, scheduler: Scheduler) -> Tracer:
+    """Put the world's time into records of a node whose own clock is off: checkers compare across nodes."""
+
+    def corrected(record: TraceRecord) -> None:
+        trace(msgspec.structs.replace(record, time_ns=scheduler.now_ns))
+
+    return corrected

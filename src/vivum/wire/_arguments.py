@@ -1,0 +1,24 @@
+"""How the twins read their arguments: numbers within bounds, and the bytes of bytes-like objects."""
+
+from typing import Any
+
+from vivum.wire import refusals
+
+
+def require(value: Any, what: str, least: int, most: int) -> None:
+    if not isinstance(value, int):
+        raise refusals.not_an_int(what, value)
+    if not least <= value <= most:
+        raise refusals.out_of_range(what, value, least, most)
+
+
+def bytes_of(value: Any, what: str) -> bytes:
+    if type(value) is bytes:
+        return value
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise refusals.not_bytes_like(what, value) from None
+    if not view.c_contiguous:
+        raise refusals.not_bytes_like(what, value)
+    return view.tobytes()

@@ -1,0 +1,46 @@
+"""The one walk over untrusted runs of messages. All that reads a body later relies on it."""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from vivum.wire._layout cimport *
+
+
+cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at) noexcept nogil:
+    """Walk all runs of a body once. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
+    cdef uint32_t count, flags
+    cdef uint64_t first
+    cdef Py_ssize_t size
+    while stop - at >= C_RUN_HEADER:
+        fault_at[0] = at
+        count = load16(base + at + 12)
+        if count == 0:
+            break
+        flags = load32(base + at) & (C_CONTINUES | C_MORE)
+        if flags and count != 1:
+            return FAULT_FLAGS
+        first = load64(base + at + 4)
+        if first > C_SEQUENCE_MAX - (count - 1):
+            return FAULT_SEQUENCE
+        at += C_RUN_HEADER
+        while count:
+            if stop - at < C_LENGTH:
+                return FAULT_TORN
+            size = load16(base + at)
+            at += C_LENGTH
+            if stop - at < size:
+                return FAULT_TORN
+            at += size
+            count -= 1
+        # A flagged run has one message, so `size` is its size.
+        if flags and size <= (C_TOTAL if flags == C_MORE else 0):
+            return FAULT_FRAGMENT
+    fault_at[0] = at
+    while stop - at >= 8:
+        if load64(base + at):
+            return FAULT_PADDING
+        at += 8
+    while at < stop:
+        if base[at]:
+            return FAULT_PADDING
+        at += 1
+    return FAULT_NONE

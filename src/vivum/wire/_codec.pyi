@@ -1,0 +1,206 @@
+"""What the codec offers: the description of `_codec.pyx` and `_twin.py`. Import from `vivum.wire.codec`."""
+
+from typing import final
+
+from vivum.wire.kinds import Kind
+
+VERSION: int
+HEADER_BYTES: int
+RUN_HEADER_BYTES: int
+FRAME_BYTES_MAX: int
+CAPACITY_MIN: int
+COUNT_MAX: int
+GROUP_MAX: int
+FLAG_CONTINUES: int
+FLAG_MORE: int
+SEQUENCE_MAX: int
+WINDOW_MAX: int
+NEW: int
+DUPLICATE: int
+BEYOND: int
+
+@final
+class Frame:
+    """One frame inside a received buffer, made and validated by `split`. Immutable; compared by identity."""
+
+    @property
+    def kind(self) -> Kind:
+        """What the frame is; an entry of `wire/kinds.py`."""
+    @property
+    def length(self) -> int:
+        """Bytes of the whole frame, header and padding included."""
+    @property
+    def domain(self) -> int:
+        """Tag of the domain's name; the gate compares it."""
+    @property
+    def sender(self) -> int:
+        """Node id of the one who numbered the frame."""
+    @property
+    def incarnation(self) -> int:
+        """Life of that sender."""
+    @property
+    def key_epoch(self) -> int:
+        """0: not sealed."""
+    @property
+    def region(self) -> int:
+        """Region of the stream, or the group where a protocol numbers by group."""
+    @property
+    def view(self) -> int:
+        """View of that region."""
+    @property
+    def sequence(self) -> int:
+        """Number of the frame in its stream."""
+    @property
+    def sent_ns(self) -> int:
+        """Sender's clock when the frame was sealed."""
+    @property
+    def stream(self) -> tuple[int, int, int, int]:
+        """Name of the stream: sender, incarnation, region, view."""
+    @property
+    def data(self) -> bytes:
+        """The whole buffer that the frame is in. Holding a frame holds all of it."""
+    @property
+    def start(self) -> int:
+        """Offset of the frame in `data`."""
+    @property
+    def body_start(self) -> int:
+        """Offset of the body in `data`."""
+    @property
+    def body_stop(self) -> int:
+        """Offset of the first byte of `data` behind this frame."""
+    def messages(self) -> list[tuple[int, int, int, list[bytes]]]:
+        """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail."""
+    def body(self) -> bytes:
+        """Copy the body out, padding included."""
+    def to_bytes(self) -> bytes:
+        """Return the whole frame, without a copy when it is all of `data`."""
+
+def split(data: bytes | bytearray | memoryview) -> list[Frame]:
+    """Cut a received buffer into its frames, all of them checked to the last byte.
+
+    Raises `VersionError` or another `DecodeError` for the whole buffer if any frame in it is bad. What is not
+    `bytes` is copied once, since callers use their receive buffers again.
+    """
+
+@final
+class FrameBuilder:
+    """A frame of messages under construction, used again for the next one after `seal`.
+
+    A method that raises leaves it as it was. Payloads may be any bytes-like object and are copied at once.
+    """
+
+    def __init__(self, capacity: int) -> None: ...
+    @property
+    def capacity(self) -> int:
+        """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""
+    @property
+    def size(self) -> int:
+        """Bytes that the frame has now, header included."""
+    @property
+    def count(self) -> int:
+        """Messages and fragments in the frame."""
+    @property
+    def empty(self) -> bool:
+        """Whether there is no message yet."""
+    def append(self, group: int, sequence: int, payload: bytes | bytearray | memoryview) -> bool:
+        """Put one message in; False, and nothing changed, if it does not fit (now, or ever).
+
+        It continues the open run if it is the next message of the same group, else it opens a run.
+        """
+    def extend(
+        self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0
+    ) -> int:
+        """Put in as many as fit, from index `start` on; return the index of the first that did not.
+
+        `payloads[i]` has sequence `first_sequence + i`, whatever `start` is: go on with the returned index.
+        """
+    def append_fragment(
+        self,
+        group: int,
+        sequence: int,
+        flags: int,
+        payload: bytes | bytearray | memoryview,
+        total: int | None = None,
+    ) -> None:
+        """Put in one piece of a message that is larger than a frame. The first, and only it, needs `total`.
+
+        Raises `UsageError` if there is no room: `vivum.wire.fragments` cuts to measure.
+        """
+    def room(self, group: int, sequence: int) -> int:
+        """Tell the largest payload that `append` would take now, or -1 if not even an empty one."""
+    def seal(
+        self,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+        key_epoch: int = 0,
+        pad_to: int = 0,
+    ) -> bytes:
+        """Return the frame, zero-padded to `pad_to` bytes if it is shorter, and begin the next one.
+
+        `pad_to` is at most the capacity. A frame without messages is allowed: it fills a number.
+        """
+
+def seal_control(
+    kind: int,
+    domain: int,
+    sender: int,
+    incarnation: int,
+    region: int,
+    view: int,
+    sequence: int,
+    sent_ns: int,
+    body: bytes | bytearray | memoryview,
+    key_epoch: int = 0,
+) -> bytes:
+    """Make a control frame around an encoded body; `vivum.wire.control` encodes bodies."""
+
+def resend(frame: bytes | bytearray | memoryview) -> bytes:
+    """Return the same frame of messages with kind RESENT: same sender, same number, same bytes."""
+
+@final
+class SequenceWindow:
+    """Which frames of one stream were received: a prefix, and any of the `capacity` numbers from there on.
+
+    Invariants: `prefix` itself was not received; `prefix <= stop`; `held < capacity`.
+    Numbers go to `SEQUENCE_MAX`, 2**64 - 2; the one number above is always `BEYOND`.
+    """
+
+    def __init__(self, first: int, capacity: int) -> None: ...
+    @property
+    def capacity(self) -> int:
+        """How many numbers from `prefix` on can be kept; 1 to `WINDOW_MAX`."""
+    @property
+    def prefix(self) -> int:
+        """Every number below was received or skipped."""
+    @property
+    def stop(self) -> int:
+        """One past the highest number that is known to exist, by `add` or `announce`."""
+    @property
+    def held(self) -> int:
+        """How many were received beyond the prefix."""
+    def add(self, sequence: int) -> int:
+        """Note one frame as received: `NEW`, `DUPLICATE`, or `BEYOND` if `sequence >= prefix + capacity`.
+
+        Only `NEW` changes anything. After `BEYOND`, `announce(sequence + 1)` lets the frame be asked for.
+        """
+    def announce(self, stop: int) -> None:
+        """Note that the sender has come this far. Never lowers `stop`, and may raise it past the window.
+
+        More than 64 bits are cut to 2**64 - 1. A lying sender can make a window expect much, but only in its
+        own stream, and a gap costs one range however long it is.
+        """
+    def missing(self, ranges_max: int) -> list[int]:
+        """List the gaps in `prefix <= n < stop`, lowest first, as flat bounds (`RangeSet.from_bounds`)."""
+    def skip_to(self, sequence: int) -> int:
+        """Give up every number below `sequence`; return how many were never received. Never goes back."""
+    def __contains__(self, sequence: int) -> bool:
+        """Tell whether a number needs not come any more: received, skipped, or before the first."""
+
+def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
+    """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""

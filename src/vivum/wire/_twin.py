@@ -1,0 +1,439 @@
+"""The codec in plain Python, for where the compiled one was not built. Format: `docs/design/wire.md`.
+
+Same names as `_codec.pyx` and same behaviour to the byte and to the error; change both or neither. Read this
+one first: the compiled module is the same program with pointers. Meanings are told in `_codec.pyi`.
+"""
+
+import msgspec
+
+from vivum.wire import refusals
+from vivum.wire._arguments import bytes_of, require
+from vivum.wire._window_twin import SequenceWindow, xor_into
+from vivum.wire.kinds import Kind
+from vivum.wire.layout import (
+    BEYOND,
+    CAPACITY_MIN,
+    COUNT_MAX,
+    DUPLICATE,
+    FLAG_CONTINUES,
+    FLAG_MORE,
+    FRAME_BYTES_MAX,
+    GROUP_MAX,
+    HEADER,
+    HEADER_BYTES,
+    KNOWN_KINDS,
+    LENGTH,
+    LENGTH_BYTES,
+    MESSAGE_KINDS,
+    NEW,
+    RUN_HEADER,
+    RUN_HEADER_BYTES,
+    SEQUENCE_MAX,
+    TOTAL,
+    TOTAL_BYTES,
+    U16_MAX,
+    U32_MAX,
+    U64_MAX,
+    VERSION,
+    WINDOW_MAX,
+)
+from vivum.wire.refusals import BodyFault
+
+__all__ = [
+    "BEYOND",
+    "CAPACITY_MIN",
+    "COUNT_MAX",
+    "DUPLICATE",
+    "FLAG_CONTINUES",
+    "FLAG_MORE",
+    "FRAME_BYTES_MAX",
+    "GROUP_MAX",
+    "HEADER_BYTES",
+    "NEW",
+    "RUN_HEADER_BYTES",
+    "SEQUENCE_MAX",
+    "VERSION",
+    "WINDOW_MAX",
+    "Frame",
+    "FrameBuilder",
+    "SequenceWindow",
+    "resend",
+    "seal_control",
+    "split",
+    "xor_into",
+]
+
+Buffer = bytes | bytearray | memoryview
+Run = tuple[int, int, int, list[bytes]]
+
+_FLAGS = FLAG_CONTINUES | FLAG_MORE
+_KIND_OF = {int(kind): kind for kind in Kind}
+_CONTROL_KINDS = KNOWN_KINDS - MESSAGE_KINDS
+
+
+class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One validated frame inside a received buffer."""
+
+    kind: Kind
+    length: int
+    domain: int
+    sender: int
+    incarnation: int
+    key_epoch: int
+    region: int
+    view: int
+    sequence: int
+    sent_ns: int
+    data: bytes
+    start: int
+
+    @property
+    def body_start(self) -> int:
+        """Offset of the body in `data`."""
+        return self.start + HEADER_BYTES
+
+    @property
+    def body_stop(self) -> int:
+        """Offset of the first byte of `data` behind this frame."""
+        return self.start + self.length
+
+    @property
+    def stream(self) -> tuple[int, int, int, int]:
+        """Name of the stream: sender, incarnation, region, view."""
+        return (self.sender, self.incarnation, self.region, self.view)
+
+    def messages(self) -> list[Run]:
+        """Copy out all runs; cannot fail."""
+        runs: list[Run] = []
+        if self.kind not in MESSAGE_KINDS:
+            return runs
+        data, at, stop = self.data, self.body_start, self.body_stop
+        while stop - at >= RUN_HEADER_BYTES:
+            tag, first, count = RUN_HEADER.unpack_from(data, at)
+            if count == 0:
+                break
+            at += RUN_HEADER_BYTES
+            payloads = []
+            for _ in range(count):
+                size = data[at] | data[at + 1] << 8
+                at += LENGTH_BYTES
+                payloads.append(data[at : at + size])
+                at += size
+            runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
+        return runs
+
+    def body(self) -> bytes:
+        """Copy the body out, padding included."""
+        return self.data[self.body_start : self.body_stop]
+
+    def to_bytes(self) -> bytes:
+        """Return the whole frame, without a copy when it is all of `data`."""
+        return self.data[self.start : self.body_stop]
+
+    def __repr__(self) -> str:
+        return (
+            f"Frame({self.kind.name} #{self.sequence} of {self.sender}.{self.incarnation}"
+            f" in region {self.region} view {self.view}, {self.length} bytes)"
+        )
+
+
+def _check_body(data: bytes, at: int, stop: int) -> None:
+    while stop - at >= RUN_HEADER_BYTES:
+        run_at = at
+        tag, first, count = RUN_HEADER.unpack_from(data, at)
+        if count == 0:
+            break
+        flags = tag & _FLAGS
+        if flags and count != 1:
+            raise refusals.bad_body(BodyFault.FLAGS, run_at)
+        if first > SEQUENCE_MAX - (count - 1):
+            raise refusals.bad_body(BodyFault.SEQUENCE, run_at)
+        at += RUN_HEADER_BYTES
+        size = 0
+        for _ in range(count):
+            if stop - at < LENGTH_BYTES:
+                raise refusals.bad_body(BodyFault.TORN, run_at)
+            size = data[at] | data[at + 1] << 8
+            at += LENGTH_BYTES
+            if stop - at < size:
+                raise refusals.bad_body(BodyFault.TORN, run_at)
+            at += size
+        if flags and size <= (TOTAL_BYTES if flags == FLAG_MORE else 0):
+            raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
+    if data.count(0, at, stop) != stop - at:
+        raise refusals.bad_body(BodyFault.PADDING, at)
+
+
+def split(data: Buffer) -> list[Frame]:
+    """Cut a received buffer into its frames, all checked, or raise a `DecodeError`."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise refusals.not_bytes_like("data", data)
+    if type(data) is not bytes:
+        data = bytes(data)
+    if not data:
+        raise refusals.empty_buffer()
+    frames = []
+    at, total = 0, len(data)
+    while at < total:
+        left = total - at
+        if data[at] != VERSION:
+            raise refusals.wrong_version(data[at], at)
+        if left < HEADER_BYTES:
+            raise refusals.torn_header(at, left)
+        _, kind, length, domain, sender, incarnation, epoch, region, view, sequence, sent_ns = (
+            HEADER.unpack_from(data, at)
+        )
+        if kind not in KNOWN_KINDS:
+            raise refusals.unknown_kind(kind, at)
+        if not HEADER_BYTES <= length <= min(left, FRAME_BYTES_MAX):
+            raise refusals.wrong_length(length, at, left)
+        if sequence > SEQUENCE_MAX:
+            raise refusals.frame_sequence(at)
+        if kind in MESSAGE_KINDS:
+            _check_body(data, at + HEADER_BYTES, at + length)
+        frames.append(
+            Frame(
+                _KIND_OF[kind],
+                length,
+                domain,
+                sender,
+                incarnation,
+                epoch,
+                region,
+                view,
+                sequence,
+                sent_ns,
+                data,
+                at,
+            )
+        )
+        at += length
+    return frames
+
+
+def _header(
+    kinds: frozenset[int],
+    length: int,
+    kind: int,
+    domain: int,
+    sender: int,
+    incarnation: int,
+    region: int,
+    view: int,
+    sequence: int,
+    sent_ns: int,
+    key_epoch: int,
+) -> bytes:
+    require(kind, "kind", 0, 255)
+    if kind not in kinds:
+        raise refusals.wrong_kind(int(kind), kinds is MESSAGE_KINDS)
+    require(domain, "domain", 0, U32_MAX)
+    require(sender, "sender", 0, U32_MAX)
+    require(incarnation, "incarnation", 0, U16_MAX)
+    require(region, "region", 0, U32_MAX)
+    require(view, "view", 0, U32_MAX)
+    require(sequence, "sequence", 0, SEQUENCE_MAX)
+    require(sent_ns, "sent_ns", 0, U64_MAX)
+    require(key_epoch, "key_epoch", 0, U16_MAX)
+    return HEADER.pack(
+        VERSION, kind, length, domain, sender, incarnation, key_epoch, region, view, sequence, sent_ns
+    )
+
+
+class FrameBuilder:
+    """A frame under construction."""
+
+    __slots__ = ("_body", "_capacity", "_count", "_run", "_run_count", "_run_group", "_run_next")
+
+    def __init__(self, capacity: int) -> None:
+        require(capacity, "capacity", CAPACITY_MIN, FRAME_BYTES_MAX)
+        self._capacity = capacity
+        self._reset()
+
+    def _reset(self) -> None:
+        self._body = bytearray()
+        self._count = 0
+        # The open run: offset of its header in the body (-1: none is open), group, messages in it, and
+        # the sequence that continues it.
+        self._run = -1
+        self._run_group = self._run_count = self._run_next = 0
+
+    @property
+    def capacity(self) -> int:
+        """Bytes that the frame may have."""
+        return self._capacity
+
+    @property
+    def size(self) -> int:
+        """Bytes that the frame has now, header included."""
+        return HEADER_BYTES + len(self._body)
+
+    @property
+    def count(self) -> int:
+        """Messages and fragments in the frame."""
+        return self._count
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no message yet."""
+        return self._count == 0
+
+    def _continues(self, group: int, sequence: int) -> bool:
+        return (
+            self._run >= 0
+            and group == self._run_group
+            and sequence == self._run_next
+            and self._run_count < COUNT_MAX
+        )
+
+    def _put(self, group: int, sequence: int, payload: bytes) -> bool:
+        body = self._body
+        left = self._capacity - HEADER_BYTES - len(body)
+        if self._continues(group, sequence):
+            if len(payload) > left - LENGTH_BYTES:
+                return False
+            self._run_count += 1
+            LENGTH.pack_into(body, self._run + 12, self._run_count)
+        else:
+            if len(payload) > left - RUN_HEADER_BYTES - LENGTH_BYTES:
+                return False
+            self._run = len(body)
+            self._run_group = group
+            self._run_count = 1
+            body += RUN_HEADER.pack(group, sequence, 1)
+        body += LENGTH.pack(len(payload))
+        body += payload
+        self._count += 1
+        self._run_next = sequence + 1
+        return True
+
+    def append(self, group: int, sequence: int, payload: Buffer) -> bool:
+        """Put one message in; False, and nothing changed, if it does not fit."""
+        require(group, "group", 0, GROUP_MAX)
+        require(sequence, "sequence", 0, SEQUENCE_MAX)
+        return self._put(group, sequence, bytes_of(payload, "payload"))
+
+    def extend(
+        self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0
+    ) -> int:
+        """Put in as many as fit; return the index of the first that did not."""
+        require(group, "group", 0, GROUP_MAX)
+        require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
+        if not isinstance(payloads, (list, tuple)):
+            raise refusals.not_a_list(payloads)
+        stop = len(payloads)
+        require(start, "start", 0, stop)
+        if stop:
+            require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (stop - 1))
+        size, count, run = len(self._body), self._count, self._run
+        run_group, run_count, run_next = self._run_group, self._run_count, self._run_next
+        index = int(start)
+        try:
+            while index < stop and self._put(
+                group, first_sequence + index, bytes_of(payloads[index], "payload")
+            ):
+                index += 1
+        except BaseException:
+            del self._body[size:]
+            self._count, self._run = count, run
+            self._run_group, self._run_count, self._run_next = run_group, run_count, run_next
+            if run >= 0:
+                LENGTH.pack_into(self._body, run + 12, run_count)
+            raise
+        return index
+
+    def append_fragment(
+        self, group: int, sequence: int, flags: int, payload: Buffer, total: int | None = None
+    ) -> None:
+        """Put in one piece of a message that is larger than a frame."""
+        require(group, "group", 0, GROUP_MAX)
+        require(sequence, "sequence", 0, SEQUENCE_MAX)
+        require(flags, "flags", 0, U32_MAX)
+        if flags == 0 or flags & GROUP_MAX:
+            raise refusals.wrong_flags(flags)
+        if (total is not None) != (flags == FLAG_MORE):
+            raise refusals.wrong_total(flags == FLAG_MORE)
+        head = b""
+        if total is not None:
+            require(total, "total", 1, U32_MAX)
+            head = TOTAL.pack(total)
+        piece = bytes_of(payload, "payload")
+        if not piece:
+            raise refusals.empty_fragment()
+        needed = RUN_HEADER_BYTES + LENGTH_BYTES + len(head) + len(piece)
+        left = self._capacity - self.size
+        if needed > left:
+            raise refusals.no_room(needed, left)
+        self._body += RUN_HEADER.pack(group | flags, sequence, 1)
+        self._body += LENGTH.pack(len(head) + len(piece))
+        self._body += head
+        self._body += piece
+        self._count += 1
+        self._run = -1
+
+    def room(self, group: int, sequence: int) -> int:
+        """Tell the largest payload that `append` would take now, or -1."""
+        require(group, "group", 0, GROUP_MAX)
+        require(sequence, "sequence", 0, SEQUENCE_MAX)
+        left = self._capacity - self.size - LENGTH_BYTES
+        if not self._continues(group, sequence):
+            left -= RUN_HEADER_BYTES
+        return max(left, -1)
+
+    def seal(
+        self,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+        key_epoch: int = 0,
+        pad_to: int = 0,
+    ) -> bytes:
+        """Return the frame and begin the next one."""
+        size = max(self.size, pad_to) if isinstance(pad_to, int) and pad_to <= self._capacity else self.size
+        header = _header(
+            MESSAGE_KINDS, size, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
+        )
+        require(pad_to, "pad_to", 0, self._capacity)
+        frame = (header + self._body).ljust(size, b"\0")
+        self._reset()
+        return frame
+
+
+def seal_control(
+    kind: int,
+    domain: int,
+    sender: int,
+    incarnation: int,
+    region: int,
+    view: int,
+    sequence: int,
+    sent_ns: int,
+    body: Buffer,
+    key_epoch: int = 0,
+) -> bytes:
+    """Make a control frame around an encoded body."""
+    fields = (kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch)
+    _header(_CONTROL_KINDS, 0, *fields)
+    content = bytes_of(body, "body")
+    require(len(content), "length of body", 0, FRAME_BYTES_MAX - HEADER_BYTES)
+    return _header(_CONTROL_KINDS, HEADER_BYTES + len(content), *fields) + content
+
+
+def resend(frame: Buffer) -> bytes:
+    """Return the same frame with kind RESENT."""
+    content = bytes_of(frame, "frame")
+    if (
+        len(content) < HEADER_BYTES
+        or content[0] != VERSION
+        or LENGTH.unpack_from(content, 2)[0] != len(content)
+        or content[1] not in MESSAGE_KINDS
+    ):
+        raise refusals.not_a_data_frame()
+    if content[1] == Kind.RESENT:
+        return content
+    return content[:1] + bytes((Kind.RESENT,)) + content[2:]

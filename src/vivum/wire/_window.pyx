@@ -1,0 +1,237 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: auto_pickle=False
+"""The compiled part of reliability: sequence windows, and XOR into a buffer. `_codec` exports them.
+
+The twin `_window_twin.py` has the same names and the same behaviour to the error; change both or neither. The rules against
+reading or writing past a buffer are those of `_codec.pyx`.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from vivum.wire._arguments cimport get_buffer, whole
+from vivum.wire._layout cimport C_BEYOND, C_DUPLICATE, C_NEW, C_SEQUENCE_MAX, C_WINDOW_MAX, U64
+
+from vivum.wire import refusals
+
+cdef extern from "Python.h":
+    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define vivum_lowest_one(x) __builtin_ctzll(x)
+    #define vivum_ones(x) __builtin_popcountll(x)
+    #else
+    static int vivum_lowest_one(unsigned long long x) { int n = 0; while (!(x & 1)) { x >>= 1; n++; } return n; }
+    static int vivum_ones(unsigned long long x) { int n = 0; while (x) { x &= x - 1; n++; } return n; }
+    #endif
+    """
+    int vivum_lowest_one(uint64_t) noexcept nogil
+    int vivum_ones(uint64_t) noexcept nogil
+
+WINDOW_MAX = C_WINDOW_MAX
+NEW = C_NEW
+DUPLICATE = C_DUPLICATE
+BEYOND = C_BEYOND
+
+
+@cython.final
+cdef class SequenceWindow:
+    """Which frames of a stream were received; see `_codec.pyi`.
+
+    A ring of bits, one for each number of `prefix <= n < prefix + capacity` at place `n & mask`. The ring is at least
+    as large as the window, so places do not collide; bits of numbers outside the window are always 0.
+    """
+
+    cdef uint64_t* _words
+    cdef uint64_t _mask
+    cdef uint64_t _top
+    cdef readonly uint64_t prefix
+    cdef readonly uint64_t stop
+    cdef readonly uint64_t held
+    cdef readonly uint64_t capacity
+
+    def __cinit__(self, first, capacity):
+        cdef uint64_t bits = 64
+        self.prefix = whole(first, "first", 0, U64)
+        self.capacity = whole(capacity, "capacity", 1, C_WINDOW_MAX)
+        while bits < self.capacity:
+            bits <<= 1
+        self._mask = bits - 1
+        self._words = <uint64_t*>calloc(bits >> 6, sizeof(uint64_t))
+        if self._words == NULL:
+            raise MemoryError()
+        self.stop = self._top = self.prefix
+        self.held = 0
+
+    def __dealloc__(self):
+        free(self._words)
+
+    cdef inline bint _has(self, uint64_t number) noexcept:
+        cdef uint64_t place = number & self._mask
+        return (self._words[place >> 6] >> (place & 63)) & 1
+
+    cdef uint64_t _next(self, uint64_t number, uint64_t limit, uint64_t flip) noexcept:
+        """Find the first number from here on, below a limit, whose bit is 1 (flip 0) or 0 (flip all ones), word by word."""
+        cdef uint64_t place, word, step
+        while number < limit:
+            place = number & self._mask
+            word = (self._words[place >> 6] ^ flip) >> (place & 63)
+            if word:
+                step = vivum_lowest_one(word)
+                return number + step if step < limit - number else limit
+            step = 64 - (place & 63)
+            if step >= limit - number:
+                break
+            number += step
+        return limit
+
+    cdef uint64_t _clear(self, uint64_t number, uint64_t limit) noexcept:
+        """Set the bits of `number <= n < limit` to 0, at most one turn of the ring; return how many were 1."""
+        cdef uint64_t place, span, bits, found = 0
+        while number < limit:
+            place = number & self._mask
+            span = 64 - (place & 63)
+            if span > limit - number:
+                span = limit - number
+            bits = (U64 if span == 64 else ((<uint64_t>1 << span) - 1)) << (place & 63)
+            found += vivum_ones(self._words[place >> 6] & bits)
+            self._words[place >> 6] &= ~bits
+            number += span
+        return found
+
+    cdef void _advance(self) noexcept:
+        """Move the prefix over what is already held behind it."""
+        cdef uint64_t reached
+        if self.held:
+            # Below `_top` something is held, so the search for a 0 ends there at the latest.
+            reached = self._next(self.prefix, self._top, U64)
+            self.held -= self._clear(self.prefix, reached)
+            self.prefix = reached
+
+    def add(self, sequence):
+        cdef uint64_t number = whole(sequence, "sequence", 0, U64)
+        cdef uint64_t place
+        if number < self.prefix:
+            return C_DUPLICATE
+        if number - self.prefix >= self.capacity or number > C_SEQUENCE_MAX:
+            return C_BEYOND
+        if number == self.prefix:
+            self.prefix += 1
+            if number >= self._top:
+                self._top = self.prefix
+            self._advance()
+        else:
+            if self._has(number):
+                return C_DUPLICATE
+            place = number & self._mask
+            self._words[place >> 6] |= <uint64_t>1 << (place & 63)
+            self.held += 1
+            if number >= self._top:
+                self._top = number + 1
+        if self._top > self.stop:
+            self.stop = self._top
+        return C_NEW
+
+    def announce(self, stop):
+        cdef uint64_t number
+        if isinstance(stop, int) and stop > U64:
+            stop = U64
+        number = whole(stop, "stop", 0, U64)
+        if number > self.stop:
+            self.stop = number
+
+    def missing(self, ranges_max):
+        cdef list bounds = []
+        cdef uint64_t at = self.prefix, gap_stop
+        cdef Py_ssize_t left
+        if not isinstance(ranges_max, int):
+            raise refusals.not_an_int("ranges_max", ranges_max)
+        left = min(max(ranges_max, 0), C_WINDOW_MAX)
+        while left > 0 and at < self.stop:
+            # `at` is a missing number; the gap ends where the next received one is, or at the end of all.
+            gap_stop = self._next(at, self._top, 0) if at < self._top else self.stop
+            bounds.append(at)
+            bounds.append(gap_stop)
+            left -= 1
+            if gap_stop >= self._top:
+                break
+            at = self._next(gap_stop, self._top, U64)
+        return bounds
+
+    def skip_to(self, sequence):
+        cdef uint64_t number = whole(sequence, "sequence", 0, U64)
+        cdef uint64_t span, received
+        if number <= self.prefix:
+            return 0
+        span = number - self.prefix
+        received = self._clear(self.prefix, number if span <= self.capacity else self.prefix + self.capacity)
+        self.held -= received
+        self.prefix = number
+        if number > self._top:
+            self._top = number
+        self._advance()
+        if self.prefix > self.stop:
+            self.stop = self.prefix
+        return span - received
+
+    def __contains__(self, sequence):
+        cdef uint64_t number
+        if not isinstance(sequence, int):
+            raise refusals.not_an_int("sequence", sequence)
+        if sequence < 0 or sequence > U64:
+            return False
+        number = sequence
+        if number < self.prefix:
+            return True
+        return number - self.prefix < self.capacity and self._has(number)
+
+    def __repr__(self):
+        return f"SequenceWindow(prefix={self.prefix}, stop={self.stop}, held={self.held}, capacity={self.capacity})"
+
+
+def xor_into(target, source, offset=0):
+    cdef Py_buffer into, view
+    cdef uint8_t* t
+    cdef const uint8_t* s
+    cdef bytes copy
+    cdef uint64_t at = whole(offset, "offset", 0, U64), left, right
+    cdef Py_ssize_t size
+    if not isinstance(target, bytearray):
+        raise refusals.not_a_bytearray(target)
+    # Holding both keeps them where they are: a bytearray cannot be resized while somebody holds its buffer.
+    PyObject_GetBuffer(target, &into, PyBUF_WRITABLE)
+    try:
+        get_buffer(source, &view, "source")
+        try:
+            size = view.len
+            if size > into.len or at > <uint64_t>(into.len - size):
+                raise refusals.xor_past_end(offset, size, into.len)
+            t = <uint8_t*>into.buf + at
+            s = <const uint8_t*>view.buf
+            if s < t + size and t < s + size:
+                # The source is a part of the target: what was read must not depend on what was written.
+                copy = PyBytes_FromStringAndSize(<const char*>s, size)
+                s = <const uint8_t*>PyBytes_AS_STRING(copy)
+            while size >= 8:
+                memcpy(&left, t, 8)
+                memcpy(&right, s, 8)
+                left ^= right
+                memcpy(t, &left, 8)
+                t += 8
+                s += 8
+                size -= 8
+            while size > 0:
+                t[0] ^= s[0]
+                t += 1
+                s += 1
+                size -= 1
+        finally:
+            PyBuffer_Release(&view)
+    finally:
+        PyBuffer_Release(&into)

@@ -1,0 +1,112 @@
+"""Sequence windows and XOR in plain Python; `_twin` exports them.
+
+Same names and same behaviour as `_window.pyx`; change both or neither. Meanings are told in `_codec.pyi`.
+"""
+
+from vivum.core.ranges import RangeSet
+from vivum.wire import refusals
+from vivum.wire._arguments import bytes_of, require
+from vivum.wire.layout import BEYOND, DUPLICATE, NEW, SEQUENCE_MAX, U64_MAX, WINDOW_MAX
+
+
+class SequenceWindow:
+    """Which frames of a stream were received."""
+
+    __slots__ = ("_capacity", "_held", "_prefix", "_stop")
+
+    def __init__(self, first: int, capacity: int) -> None:
+        require(first, "first", 0, U64_MAX)
+        require(capacity, "capacity", 1, WINDOW_MAX)
+        self._capacity = capacity
+        self._prefix = self._stop = first
+        self._held = RangeSet()
+
+    @property
+    def capacity(self) -> int:
+        """How many numbers from `prefix` on can be kept."""
+        return self._capacity
+
+    @property
+    def prefix(self) -> int:
+        """Every number below was received or skipped."""
+        return self._prefix
+
+    @property
+    def stop(self) -> int:
+        """One past the highest number that is known to exist."""
+        return self._stop
+
+    @property
+    def held(self) -> int:
+        """How many were received beyond the prefix."""
+        return len(self._held)
+
+    def _advance(self) -> None:
+        if self._held and self._held.first() == self._prefix:
+            self._prefix = next(self._held.ranges())[1]
+            self._held.discard_range(0, self._prefix)
+
+    def add(self, sequence: int) -> int:
+        """Note one frame as received."""
+        require(sequence, "sequence", 0, U64_MAX)
+        if sequence < self._prefix:
+            return DUPLICATE
+        if sequence - self._prefix >= self._capacity or sequence > SEQUENCE_MAX:
+            return BEYOND
+        if not self._held.add(sequence):
+            return DUPLICATE
+        self._advance()
+        self._stop = max(self._stop, sequence + 1)
+        return NEW
+
+    def announce(self, stop: int) -> None:
+        """Note that the sender has come this far."""
+        if isinstance(stop, int):
+            stop = min(stop, U64_MAX)
+        require(stop, "stop", 0, U64_MAX)
+        self._stop = max(self._stop, stop)
+
+    def missing(self, ranges_max: int) -> list[int]:
+        """List the lowest gaps as flat bounds."""
+        if not isinstance(ranges_max, int):
+            raise refusals.not_an_int("ranges_max", ranges_max)
+        gaps = RangeSet([(self._prefix, self._stop)])
+        gaps.difference_update(self._held)
+        return gaps.bounds()[: 2 * max(ranges_max, 0)]
+
+    def skip_to(self, sequence: int) -> int:
+        """Give up everything below; return how many were given up."""
+        require(sequence, "sequence", 0, U64_MAX)
+        if sequence <= self._prefix:
+            return 0
+        held_before = len(self._held)
+        self._held.discard_range(0, sequence)
+        given_up = sequence - self._prefix - (held_before - len(self._held))
+        self._prefix = sequence
+        self._advance()
+        self._stop = max(self._stop, self._prefix)
+        return given_up
+
+    def __contains__(self, sequence: int) -> bool:
+        if not isinstance(sequence, int):
+            raise refusals.not_an_int("sequence", sequence)
+        return 0 <= sequence < self._prefix or sequence in self._held
+
+    def __repr__(self) -> str:
+        return (
+            f"SequenceWindow(prefix={self._prefix}, stop={self._stop}, held={self.held},"
+            f" capacity={self._capacity})"
+        )
+
+
+def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
+    """XOR the source into a part of the target."""
+    require(offset, "offset", 0, U64_MAX)
+    if not isinstance(target, bytearray):
+        raise refusals.not_a_bytearray(target)
+    content = bytes_of(source, "source")
+    size = len(content)
+    if size > len(target) or offset > len(target) - size:
+        raise refusals.xor_past_end(offset, size, len(target))
+    mixed = int.from_bytes(target[offset : offset + size], "little") ^ int.from_bytes(content, "little")
+    target[offset : offset + size] = mixed.to_bytes(size, "little")

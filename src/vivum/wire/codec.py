@@ -1,0 +1,48 @@
+"""The codec in use: the compiled one, or its plain-Python twin where that was not built.
+
+`VIVUM_PURE=1` in the environment forces the twin, for tests and for suspicion. `COMPILED` tells which it is;
+`vivum doctor` shows it. What the names mean is told in `_codec.pyi`.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vivum.wire import _codec as _chosen
+
+    COMPILED: bool
+elif os.environ.get("VIVUM_PURE") == "1":
+    from vivum.wire import _twin as _chosen
+
+    COMPILED = False
+else:
+    try:
+        from vivum.wire import _codec as _chosen
+
+        COMPILED = True
+    except ImportError:
+        from vivum.wire import _twin as _chosen
+
+        COMPILED = False
+
+VERSION = _chosen.VERSION
+HEADER_BYTES = _chosen.HEADER_BYTES
+RUN_HEADER_BYTES = _chosen.RUN_HEADER_BYTES
+FRAME_BYTES_MAX = _chosen.FRAME_BYTES_MAX
+CAPACITY_MIN = _chosen.CAPACITY_MIN
+COUNT_MAX = _chosen.COUNT_MAX
+GROUP_MAX = _chosen.GROUP_MAX
+FLAG_CONTINUES = _chosen.FLAG_CONTINUES
+FLAG_MORE = _chosen.FLAG_MORE
+SEQUENCE_MAX = _chosen.SEQUENCE_MAX
+WINDOW_MAX = _chosen.WINDOW_MAX
+NEW = _chosen.NEW
+DUPLICATE = _chosen.DUPLICATE
+BEYOND = _chosen.BEYOND
+Frame = _chosen.Frame
+FrameBuilder = _chosen.FrameBuilder
+SequenceWindow = _chosen.SequenceWindow
+resend = _chosen.resend
+seal_control = _chosen.seal_control
+split = _chosen.split
+xor_into = _chosen.xor_into

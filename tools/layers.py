@@ -1,0 +1,94 @@
+"""The house in one table: which package may import which, which are pure, and who owns a heavy library.
+
+Data alone. The rules that read it are in `tools/tidy`, the tests in `tests/tidy`. A new package under
+`src/vivum` gets a row here first; until then the layers test fails.
+"""
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("cli",),
+    ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
+    ("console", "pipeline"),
+    ("tempest",),
+    ("live",),
+    ("runtime", "sim"),
+    ("storage",),
+    ("testing",),
+    ("node",),
+    ("protocols", "properties"),
+    ("checkers",),
+    ("wire",),
+    ("observe",),
+    ("core",),
+)
+"""Rows from top to bottom. Imports point downward only; neighbours in a row do not import each other."""
+
+PROTOCOLS: tuple[str, ...] = (
+    "vsync",
+    "order",
+    "membership",
+    "consensus",
+    "bimodal",
+    "ricochet",
+    "qsm",
+    "gossip",
+    "reference",
+)
+"""The same inside `vivum.protocols`, one sub-package a row. Modules beside them are the ground for all."""
+
+PURE: frozenset[str] = frozenset(
+    {"core", "observe", "wire", "checkers", "protocols", "properties", "node", "live.objects"}
+)
+"""Packages (or modules, with a dot) that know no socket, clock, file, thread or global randomness."""
+
+SEEDED: frozenset[str] = frozenset({"sim", "testing"})
+"""Packages that may touch the world but draw nothing from global randomness: one seed decides every run."""
+
+IMPURE_MODULES: frozenset[str] = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "glob",
+        "importlib",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "uvloop",
+    }
+)
+"""Top-level modules that a pure package never imports, not even inside a function."""
+
+IMPURE_CALLS: frozenset[str] = frozenset({"open", "print", "input", "breakpoint", "__import__"})
+"""Builtins that a pure package never calls."""
+
+PURITY_EXCEPTIONS: dict[tuple[str, str], str] = {
+    (
+        "vivum.wire.codec",
+        "os",
+    ): "reads VIVUM_PURE once, when it picks compiled code or twin",
+}
+"""Module and impure thing that it may use all the same, with the reason. An unneeded entry fails the test."""
+
+LIBRARY_OWNERS: dict[str, frozenset[str]] = {
+    "pyspark": frozenset({"pipeline"}),
+    "nicegui": frozenset({"console"}),
+    "pyarrow": frozenset({"storage", "pipeline"}),
+}
+"""Heavy optional libraries, and the only packages that import them."""
+
+SAME_NAMES: dict[str, str] = {}
+"""Public names that two modules may both define, with the reason. An unneeded entry fails the test."""
+
+MODULE_LINES_MAX = 500
+"""Past this, ask what second concept hides in the module."""

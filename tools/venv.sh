@@ -1,0 +1,162 @@
+#!/bin/sh
+# Makes .venv and installs Vivum into it, or does nothing when that has been done.
+#
+#     tools/venv.sh base       the library alone: what `pip install .` gives
+#     tools/venv.sh dev        with everything that tests and lint need
+#
+# What was installed is remembered in .venv/vivum-<set>.stamp: a checksum of all that decides the result (the files
+# below, the place of the clone, the compiler). The stamp is removed before pip starts and written after it has ended well,
+# so a failed or interrupted install is done again. A lock lets two makes, or two targets of `make -j2`, run at once.
+#
+# PYTHON=/path/to/python names the interpreter; else the newest of those that are known to work is taken.
+
+set -eu
+
+say() { printf 'vivum: %s\n' "$*" >&2; }
+fail() { say "error: $*"; exit 1; }
+
+cd "$(dirname "$0")/.."
+here=$(pwd -P)
+set_name=${1:-base}
+case $set_name in
+    base) target=. what="the library" ;;
+    dev) target='.[dev]' what="the library, its tests and its linters" ;;
+    *) fail "tools/venv.sh knows the sets 'base' and 'dev', not '$set_name'" ;;
+esac
+venv_python=.venv/bin/python
+
+# The checksum of everything that decides what an install gives.
+wanted() {
+    {
+        printf '%s\n' "$here"
+        command -v cc || command -v gcc || command -v clang || true
+        cat pyproject.toml tools/venv.sh
+        [ ! -f setup.py ] || cat setup.py
+        find src -name '*.pyx' -o -name '*.pxd' | LC_ALL=C sort | while read -r file; do
+            printf '%s\n' "$file"
+            cat "$file"
+        done
+    } | cksum
+}
+
+# Tells whether .venv was made with the interpreter that PYTHON names; true when it names none.
+same_python() {
+    [ -n "${PYTHON:-}" ] || return 0
+    identity='import sys; print(sys.version, sys.base_prefix)'
+    [ "$("$PYTHON" -c "$identity" 2>/dev/null)" = "$("$venv_python" -c "$identity" 2>/dev/null)" ]
+}
+
+fresh() {
+    [ -f ".venv/vivum-$set_name.stamp" ] && [ -x "$venv_python" ] \
+        && [ "$(cat ".venv/vivum-$set_name.stamp")" = "$(wanted)" ] && same_python
+}
+
+python_works() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+# Prints the interpreter to use, by its real path: a pyenv shim or a PATH entry may mean another one tomorrow.
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        command -v "$PYTHON" >/dev/null 2>&1 || fail "PYTHON=$PYTHON is not a program; give the path of a Python 3.11 or later"
+        python_works "$PYTHON" || fail "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 | head -n 1); Vivum needs Python 3.11 or later"
+        "$PYTHON" -c 'import sys; print(sys.executable)'
+        return
+    fi
+    for each in python3.13 python3.12 python3.11 python3; do
+        if python_works "$each"; then
+            "$each" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+    found=$(python3 --version 2>/dev/null) || found="none at all"
+    fail "no Python 3.11 or later was found ($found);" \
+        "install one (Debian 12, Ubuntu 24.04: apt-get install python3 python3-venv) or name yours: make PYTHON=/path/to/python3.12"
+}
+
+can_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+
+apt_install() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null 2>&1 && return
+    apt-get update -qq >/dev/null 2>&1 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >/dev/null
+}
+
+# Debian ships Python without ensurepip, so `python -m venv` alone fails there. Ways that change nothing outside this
+# folder come first.
+make_venv() {
+    python=$1
+    rm -rf .venv
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        "$python" -m venv .venv
+        return
+    fi
+    if "$python" -m virtualenv --version >/dev/null 2>&1; then
+        "$python" -m virtualenv -q .venv
+        return
+    fi
+    if "$python" -m venv --without-pip .venv 2>/dev/null \
+        && "$python" -m pip --python "$venv_python" install -q pip >/dev/null 2>&1; then
+        return
+    fi
+    rm -rf .venv
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if can_apt; then
+        say "$python has no venv module: installing $package"
+        apt_install "$package" || apt_install python3-venv || true
+        if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            "$python" -m venv .venv
+            return
+        fi
+    fi
+    fail "$python cannot make virtual environments;" \
+        "install its venv module (Debian, Ubuntu: apt-get install $package, as root) or virtualenv, then try again"
+}
+
+if fresh; then
+    exit 0
+fi
+[ -w . ] || fail "$here is not writable for $(id -un); clone the repository to a folder of your own"
+
+# Another make may be at it. The script's own file is the lock: nothing is left behind, and a dead holder lets go.
+exec 9<tools/venv.sh
+if command -v flock >/dev/null 2>&1 && ! flock -n 9; then
+    say "another make is installing: waiting for it"
+    flock 9
+fi
+if fresh; then
+    exit 0
+fi
+
+python=$(find_python)
+rm -f .venv/vivum-*.stamp
+# An environment of another interpreter, half made, or copied from another folder is of no use.
+if [ -d .venv ]; then
+    made_with=$("$venv_python" -c 'import sys, pip; print(sys.prefix)' 2>/dev/null) || made_with=
+    if [ "$made_with" != "$here/.venv" ]; then
+        say "the .venv that is here does not work: making a new one"
+        rm -rf .venv
+    elif [ -f .venv/vivum-place ] && [ "$(cat .venv/vivum-place)" != "$here" ]; then
+        say "the .venv that is here was made in another folder: making a new one"
+        rm -rf .venv
+    elif ! same_python; then
+        say "the .venv that is here was made with another Python: making a new one"
+        rm -rf .venv
+    fi
+fi
+if [ ! -d .venv ]; then
+    say "making .venv with $("$python" --version) ($python)"
+    make_venv "$python"
+    printf '%s\n' "$here" >.venv/vivum-place
+fi
+
+say "installing $what into .venv (a minute or so the first time)"
+checksum=$(wanted)
+# No user-wide install and no foreign PYTHONPATH may leak in; pip prints what went wrong, and only that.
+unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV 2>/dev/null || true
+log=.venv/install.log
+if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >"$log" 2>&1; then
+    cat "$log" >&2
+    fail "pip could not install $what; the lines above say why. Nothing needs cleaning: run the same command again"
+fi
+printf '%s\n' "$checksum" >.venv/stamp.new
+[ "$set_name" = base ] || cp .venv/stamp.new .venv/vivum-base.stamp
+mv .venv/stamp.new ".venv/vivum-$set_name.stamp"
