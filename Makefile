@@ -52,6 +52,6 @@ dev:
 
 clean:  ## Remove everything that make made
 	@rm -rf .venv build dist out src/*.egg-info .mypy_cache .ruff_cache .hypothesis
-	@find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	@find src -name '*.so' -exec rm -f {} +
 	@find src -name '*.pyx' | while read -r file; do rm -f "$${file%.pyx}.c"; done

@@ -101,7 +101,7 @@ make_venv() {
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     if can_apt; then
         say "$python has no venv module: installing $package"
-        apt_install "$package" || apt_install python3-venv || true
+        apt_install "$package" 2>/dev/null || apt_install python3-venv || true
         if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
             "$python" -m venv .venv
             return
@@ -154,7 +154,7 @@ checksum=$(wanted)
 unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV 2>/dev/null || true
 log=.venv/install.log
 if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >"$log" 2>&1; then
-    cat "$log" >&2
+    grep -v '^WARNING: Location .* is ignored' "$log" >&2 || true
     fail "pip could not install $what; the lines above say why. Nothing needs cleaning: run the same command again"
 fi
 printf '%s\n' "$checksum" >.venv/stamp.new

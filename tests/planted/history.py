@@ -1,7 +1,7 @@
 """A short way to write histories: one method a record, time going on by a microsecond with each.
 
-Lives are written as strings, `"1.1"` for the first life of node 1. The content of a message is its digest; by default
-each message has its own.
+Lives are written as strings, `"1.1"` for the first life of node 1. The content of a message is its digest;
+by default each message has its own.
 """
 
 from typing import TypeVar

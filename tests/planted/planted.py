@@ -1,8 +1,9 @@
 """Planted violations, and correct histories full of the things that look like violations.
 
-Each is a plain function that returns a `Planted`: the records in true order, the checker that is meant to catch it, all others
-that must catch it too (one fault can break several promises), and the witnesses that the first must show, in order.
-`VIOLATIONS` and `CORRECT` list them. Checkers that are not named must find nothing.
+Each is a plain function that returns a `Planted`: the records in true order, the checker that is meant to
+catch it, all others that must catch it too (one fault can break several promises), and the witnesses that
+the first must show, in order. `VIOLATIONS` and `CORRECT` list them. Checkers that are not named must find
+nothing.
 """
 
 from collections.abc import Callable
@@ -157,7 +158,7 @@ def answer_before_its_question() -> Planted:
 
 
 def answer_before_its_question_across_groups() -> Planted:
-    """1 tells 2 in group 1, 2 tells 3 in group 2, 3 tells 4 in group 3; 4 is in groups 1 and 3 and hears 3 first."""
+    """1 tells 2 in group 1, 2 tells 3 in group 2, 3 tells 4 in group 3; 4 is in 1 and 3 and hears 3 first."""
     history = History()
     for life, group in [("1.1", 1), ("2.1", 1), ("4.1", 1), ("2.1", 2), ("3.1", 2), ("3.1", 3), ("4.1", 3)]:
         history.join(life, group)
@@ -185,7 +186,7 @@ def two_receivers_disagree() -> Planted:
 
 
 def three_receivers_in_a_circle() -> Planted:
-    """No two disagree on a pair: each got only two of three messages. Told to the senders, so that nothing is owed."""
+    """No two disagree on a pair: each got two of three messages. Senders were told, so nothing is owed."""
     history = _started("4.1", "5.1", "6.1")
     for sender in ("1.1", "2.1", "3.1"):
         history.send(sender, 1)
@@ -330,7 +331,7 @@ def everything_in_order() -> Planted:
 
 
 def crash_and_new_life() -> Planted:
-    """1.1 crashes with a message out; its new life numbers from 1 again, and 2 has delivered to 1.1 what 1.2 never sees."""
+    """1.1 crashes with a message out; its new life numbers from 1 again and never sees what 1.1 was given."""
     history = _started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2)
     history.everywhere(["1.1", "2.1"], "2.1", 1, 2)
@@ -395,7 +396,7 @@ def losses_reported() -> Planted:
 
 
 def survivors_agree() -> Planted:
-    """3 crashes in view 1 having delivered more than the survivors; a joiner comes in view 2; 2 leaves in view 2."""
+    """3 crashes in view 1 with more delivered than the survivors; 4 joins in view 2; 2 leaves in view 2."""
     lives = ["1.1", "2.1", "3.1"]
     history = _started(*lives)
     for life in lives:

@@ -79,7 +79,10 @@ class Fifo(Checker):
 
     def on_messages_lost(self, record: MessagesLost) -> None:
         """Excuse numbers, in holes already seen and in those to come."""
-        stay = self._stays.setdefault((record.node, record.incarnation, record.group), {})
+        key = (record.node, record.incarnation, record.group)
+        if key in self._left:
+            return  # Told after it had left: harmless, and no new stay.
+        stay = self._stays.setdefault(key, {})
         stream = stay.setdefault((record.sender, record.sender_incarnation), _Stream())
         if stream.trouble is None:
             stream.trouble = _Trouble()

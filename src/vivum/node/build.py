@@ -51,9 +51,8 @@ def _make_reference_node(
     trace: Tracer | None,
 ) -> Node:
     counters = Counters()
-    domain = domain_tag("sim")
-    gate = Gate(domain, counters, trace, member)
-    machine = ReferenceMachine(member, endpoints, domain, gate, counters, rng, settings, trace=trace)
+    gate = Gate(domain_tag("sim"), counters, member, trace)
+    machine = ReferenceMachine(member, endpoints, gate, rng, settings, trace=trace)
     return Node(member, gate, [machine], counters, trace)
 
 

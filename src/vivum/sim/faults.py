@@ -1,13 +1,14 @@
 """What goes wrong, when: begins and ends the faults of a scenario, and heals everything for the liveness phase."""
 
 from collections.abc import Callable
+from typing import Any
 
 from vivum.core.ids import NodeId
 from vivum.core.time import format_duration
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.host import Host
-from vivum.sim.loss import BurstLoss, IndependentLoss, LossModel
-from vivum.sim.network import Network
+from vivum.sim.loss import BurstLoss, IndependentLoss
+from vivum.sim.network import Network, Port
 from vivum.sim.scenario import FaultSpec
 from vivum.sim.scheduler import Scheduler
 
@@ -28,6 +29,7 @@ class FaultInjector:
         self._hosts = hosts
         self._stop_ns = stop_ns
         self._trace = trace
+        self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
             "restart": self._restart,
@@ -44,7 +46,7 @@ class FaultInjector:
     def schedule(self, fault: FaultSpec) -> None:
         """Put a fault on the agenda."""
         if fault.at < self._stop_ns:
-            self._scheduler.at(fault.at, self._on_begin, fault)
+            self._scheduler.at(int(fault.at), self._on_begin, fault)
 
     def _on_begin(self, fault: FaultSpec) -> None:
         now_ns = self._scheduler.now_ns
@@ -60,17 +62,17 @@ class FaultInjector:
 
     def _on_end(self, what: tuple[FaultSpec, Callable[[], None]]) -> None:
         fault, end = what
+        if self._healed:
+            return
         end()
         self._note(f"end of {fault.kind} at {_names(fault)}")
 
     def heal(self) -> None:
         """End every fault and start every dead host: what is left must now become whole."""
+        self._healed = True
         for host in self._hosts.values():
-            port = host.port
-            port.loss.clear()
-            port.duplicate_probability = port.reorder_probability = 0.0
-            port.blocked_sources.clear()
-            port.update()
+            host.port.heal()
+            host.wake_up()
             host.slowness = 1
             if host.node is None:
                 host.start()
@@ -131,46 +133,27 @@ class FaultInjector:
         return lambda: apply(set.difference_update)
 
     def _loss(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        return self._lose(hosts, lambda: IndependentLoss(fault.rate))
+        return self._add(hosts, lambda port: (port.loss, IndependentLoss(fault.rate)))
 
     def _burst(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        return self._lose(hosts, lambda: BurstLoss(fault.rate, fault.length))
+        return self._add(hosts, lambda port: (port.loss, BurstLoss(fault.rate, fault.length)))
 
-    def _lose(self, hosts: list[Host], make: Callable[[], LossModel]) -> Callable[[], None]:
-        models = [(host.port, make()) for host in hosts]
-        for port, model in models:
-            port.loss.append(model)
+    def _duplicate(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._add(hosts, lambda port: (port.duplicates, fault.rate))
+
+    def _reorder(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        return self._add(hosts, lambda port: (port.reorders, (fault.rate, int(fault.delay))))
+
+    def _add(self, hosts: list[Host], make: Callable[[Port], tuple[list[Any], Any]]) -> Callable[[], None]:
+        """Put one more fault on links; several of a kind may be on at once, and each ends for itself."""
+        added = [(host.port, *make(host.port)) for host in hosts]
+        for port, faults, fault in added:
+            faults.append(fault)
             port.update()
 
         def end() -> None:
-            for port, model in models:
-                if model in port.loss:
-                    port.loss.remove(model)
-                port.update()
-
-        return end
-
-    def _duplicate(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        return self._set_ports(hosts, duplicate_probability=fault.rate)
-
-    def _reorder(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        return self._set_ports(hosts, reorder_probability=fault.rate, reorder_delay_ns=int(fault.delay))
-
-    def _set_ports(self, hosts: list[Host], **values: float) -> Callable[[], None]:
-        before = [(host.port, {name: getattr(host.port, name) for name in values}) for host in hosts]
-
-        def apply(states: list[tuple[object, dict[str, float]]]) -> None:
-            for port, state in states:
-                for name, value in state.items():
-                    setattr(port, name, value)
-
-        apply([(host.port, values) for host in hosts])
-        for host in hosts:
-            host.port.update()
-
-        def end() -> None:
-            apply(list(before))
-            for port, _ in before:
+            for port, faults, fault in added:
+                faults.remove(fault)
                 port.update()
 
         return end

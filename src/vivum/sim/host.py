@@ -111,6 +111,12 @@ class Host:
         until_ns = self._scheduler.now_ns + duration_ns
         self._busy_until_ns = max(self._busy_until_ns, until_ns)
 
+    def wake_up(self) -> None:
+        """End a pause before its time."""
+        if self.node is not None and self._busy_until_ns > self._scheduler.now_ns:
+            self._busy_until_ns = self._scheduler.now_ns
+            self._wake_at(self._scheduler.now_ns)
+
     @property
     def local_now_ns(self) -> int:
         """The time by this host's clock."""

@@ -60,13 +60,12 @@ class Port:
     __slots__ = (
         "blocked_sources",
         "disturbed",
-        "duplicate_probability",
+        "duplicates",
         "egress_free_ns",
         "host",
         "ingress_free_ns",
         "loss",
-        "reorder_delay_ns",
-        "reorder_probability",
+        "reorders",
         "rng",
     )
 
@@ -76,17 +75,21 @@ class Port:
         self.egress_free_ns = 0
         self.ingress_free_ns = 0
         self.loss: list[LossModel] = []
-        self.duplicate_probability = 0.0
-        self.reorder_probability = 0.0
-        self.reorder_delay_ns = 0
+        self.duplicates: list[float] = []
+        self.reorders: list[tuple[float, int]] = []
         self.blocked_sources: set[NodeId] = set()
         self.disturbed = False
 
     def update(self) -> None:
         """Note whether any fault is on, so that a healthy link pays one test for all of them."""
-        self.disturbed = bool(
-            self.loss or self.blocked_sources or self.duplicate_probability or self.reorder_probability
-        )
+        self.disturbed = bool(self.loss or self.blocked_sources or self.duplicates or self.reorders)
+
+    def heal(self) -> None:
+        """End all faults of the link."""
+        for faults in (self.loss, self.duplicates, self.reorders):
+            faults.clear()
+        self.blocked_sources.clear()
+        self.update()
 
 
 class Network:
@@ -192,11 +195,13 @@ class Network:
             if model.loses(rng):
                 self.drop(port, packet, "link")
                 return True
-        if port.duplicate_probability and rng.random() < port.duplicate_probability:
-            self._late_arrival(port, packet, int(rng.random() * self.profile.delay_ns * 4))
-        if port.reorder_probability and rng.random() < port.reorder_probability:
-            self._late_arrival(port, packet, int(rng.random() * port.reorder_delay_ns))
-            return True
+        for probability in port.duplicates:
+            if rng.random() < probability:
+                self._late_arrival(port, packet, int(rng.random() * self.profile.delay_ns * 4))
+        for probability, delay_ns in port.reorders:
+            if rng.random() < probability:
+                self._late_arrival(port, packet, int(rng.random() * delay_ns))
+                return True
         return False
 
     def _late_arrival(self, port: Port, packet: Packet, extra_ns: int) -> None:

@@ -35,6 +35,7 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
     nodes = rng.randint(2, 9)
     duration_ns = rng.randint(1, 4) * SECOND
     pattern = rng.choice(["identical", "hierarchical", "random"])
+    bandwidth_bps = rng.choice([10, 100, 1000]) * 1_000_000
     return Scenario(
         nodes=nodes,
         description=f"made up from seed {seed}",
@@ -44,7 +45,7 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
         checkers=SAFETY + LIVENESS,
         settings={"window_frames": rng.choice([16, 64, 1024])},
         network=NetworkSpec(
-            bandwidth=Bandwidth(rng.choice([10, 100, 1000]) * 1_000_000),
+            bandwidth=Bandwidth(bandwidth_bps),
             delay=Duration(rng.randint(10_000, 2_000_000)),
             jitter=Duration(rng.randint(0, 200_000)),
             loss=rng.choice([0.0, 0.0, 0.01, 0.05]),
@@ -57,16 +58,20 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
             clock_drift_ppm=rng.choice([0, 200]),
         ),
         groups=GroupsSpec(count=rng.randint(1, 6), pattern=pattern, members=rng.randint(1, nodes)),
-        traffic=tuple(_make_up_traffic(rng, nodes) for _ in range(rng.randint(1, 2))),
+        traffic=tuple(_make_up_traffic(rng, nodes, bandwidth_bps) for _ in range(rng.randint(1, 2))),
         faults=tuple(_make_up_fault(rng, nodes, duration_ns) for _ in range(rng.randint(0, 6))),
     )
 
 
-def _make_up_traffic(rng: RandomSource, nodes: int) -> TrafficSpec:
+def _make_up_traffic(rng: RandomSource, nodes: int, bandwidth_bps: int) -> TrafficSpec:
+    senders = sorted(rng.sample(range(1, nodes + 1), rng.randint(1, nodes)))
+    size = rng.choice([0, 10, 100, 1000, 1500, 5000])
+    # A link carries what all send. A quarter of it for each of two kinds of traffic leaves room to recover.
+    rate_max = bandwidth_bps / 4 / 8 / (size + 200) / len(senders)
     return TrafficSpec(
-        senders=tuple(sorted(rng.sample(range(1, nodes + 1), rng.randint(1, nodes)))),
-        rate=float(rng.choice([5, 20, 100, 300])),
-        size=rng.choice([0, 10, 100, 1000, 1500, 5000]),
+        senders=tuple(senders),
+        rate=min(rate_max, float(rng.choice([5, 20, 100, 300]))),
+        size=size,
         arrival=rng.choice(["constant", "poisson"]),
         choose=rng.choice(["round_robin", "random"]),
     )

@@ -43,7 +43,7 @@ class Application:
         self._waiting: SendMessages | None = None
         self._filler = bytes(max(0, spec.size - _STAMP.size))
         if groups:
-            scheduler.at(max(spec.start, scheduler.now_ns), self._tick)
+            scheduler.at(max(int(spec.start), scheduler.now_ns), self._tick)
 
     def _tick(self, _: None) -> None:
         if self._scheduler.now_ns >= self._stop_ns:

@@ -165,9 +165,10 @@ class World:
             port.loss.append(IndependentLoss(network.loss))
         if network.burst_rate:
             port.loss.append(BurstLoss(network.burst_rate, network.burst_length))
-        port.duplicate_probability = network.duplicate
-        port.reorder_probability = network.reorder
-        port.reorder_delay_ns = network.reorder_delay
+        if network.duplicate:
+            port.duplicates.append(network.duplicate)
+        if network.reorder:
+            port.reorders.append((network.reorder, int(network.reorder_delay)))
         port.update()
         return host
 

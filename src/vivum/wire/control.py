@@ -1,16 +1,17 @@
 """Control messages: the bodies of control frames, as typed structs in msgpack (`docs/design/wire.md`).
 
-A struct travels as an array of its tag and its fields. Its kind decides which types are allowed, and each type belongs
-to one kind. In a control frame the header's sender is who made it, and region and view name what it is about.
+A struct travels as an array of its tag and its fields. The kind of a frame decides which it may carry. In a
+control frame the header's sender is who made it, and region and view name what it is about.
 
-Fields are checked twice: types and widths by msgspec, and what no single field shows (order of bounds, one number below
-another) by `fault`. What the receiver's own state makes of it is for its protocol to say.
+Fields are checked twice: types and widths by msgspec, and what no single field shows (order of bounds, one
+number below another) by `fault`. What the receiver's own state makes of it is for its protocol to say.
 
-The field sets of token, membership, order and XOR are first versions, made from DESIGN 6, 7 and 8 and seeds 001
-and 004; the issues that build those protocols will refine them.
+The field sets of token, membership, order and XOR are first versions, made from DESIGN 6, 7 and 8 and seeds
+001 and 004; the issues that build those protocols will refine them.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import msgspec
@@ -28,7 +29,7 @@ GroupNumber = Annotated[int, msgspec.Meta(ge=0, le=GROUP_MAX)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 XOR_FRAMES_MAX = 64
-"""The most frames that one XOR may name: far more are never repaired, since one missing must be the only one."""
+"""The most frames that one XOR may name: of many, more than one is missing, and then it is of no use."""
 
 
 def _fault_of_bounds(bounds: Sequence[int], limits: Limits) -> str | None:
@@ -36,7 +37,7 @@ def _fault_of_bounds(bounds: Sequence[int], limits: Limits) -> str | None:
         return "bounds of ranges are odd in number"
     if len(bounds) > 2 * limits.ranges_max:
         return f"{len(bounds) // 2} ranges; at most ranges_max, {limits.ranges_max}, are taken"
-    if any(a >= b for a, b in zip(bounds, bounds[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(bounds)):
         return "bounds of ranges do not increase"
     return None
 
@@ -44,7 +45,7 @@ def _fault_of_bounds(bounds: Sequence[int], limits: Limits) -> str | None:
 class ControlMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Base of all control messages."""
 
-    def fault(self, limits: Limits) -> str | None:
+    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Tell what about the values is impossible in any state, or None."""
         return None
 
@@ -53,14 +54,14 @@ class ControlMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class Nak(ControlMessage, frozen=True, tag=1):
-    """Asks for frames of the stream of a sender's life in the header's region and view.
+    """Asks the one that it is sent to for frames of its stream in the header's region and view.
 
-    `bounds` are the missing ranges, as `SequenceWindow.missing` gives them.
+    `incarnation` is the life of that sender; the header names who asks. `bounds` are the missing ranges, as
+    `SequenceWindow.missing` gives them.
     """
 
-    sender: U32
     incarnation: U16
-    bounds: list[U64]
+    bounds: tuple[U64, ...]
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, or asks for nothing."""
@@ -68,9 +69,8 @@ class Nak(ControlMessage, frozen=True, tag=1):
 
 
 class Ack(ControlMessage, frozen=True, tag=2):
-    """Tells that every frame below `prefix` of a stream, named as in `Nak`, was received or given up."""
+    """Tells the sender of a stream, named as in `Nak`, that all below `prefix` was received or given up."""
 
-    sender: U32
     incarnation: U16
     prefix: U64
 
@@ -78,23 +78,23 @@ class Ack(ControlMessage, frozen=True, tag=2):
 class Heartbeat(ControlMessage, frozen=True, tag=3):
     """Tells which frames of the header's own stream can be had: `first <= n < stop`.
 
-    Frame `first` begins with the message of sequence `message`, so a receiver that must skip knows how much it lost.
+    Frame `first` begins with message `message`, so a receiver that must skip knows what it lost.
     """
 
     first: U64
     stop: U64
     message: U64 = 0
 
-    def fault(self, limits: Limits) -> str | None:
+    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Refuse an end before the beginning."""
         return "stop is below first" if self.stop < self.first else None
 
 
 class StreamStatus(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a token says of one active sender (DESIGN 7; seed 001: "multiple recovery records, for each sender").
+    """What a token says of one active sender (DESIGN 7; seed 001, section 2: a record for each of them).
 
-    Over the members that the token passed: `prefix` is the lowest of theirs, `stop` the highest seen, `missing` what
-    somebody lacks, `cached` what can be had in this ring. Frames below `stable` may be forgotten.
+    Over the members that the token passed: `prefix` is the lowest of theirs, `stop` the highest seen,
+    `missing` what somebody lacks, `cached` what this ring can give. Frames below `stable` may be forgotten.
     """
 
     sender: U32
@@ -102,21 +102,21 @@ class StreamStatus(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     stable: U64
     prefix: U64
     stop: U64
-    missing: list[U64]
-    cached: list[U64]
+    missing: tuple[U64, ...]
+    cached: tuple[U64, ...]
 
 
 class Token(ControlMessage, frozen=True, tag=4):
     """Circulates in one ring of the header's region view and collects the state of its members.
 
-    `ring` is the partition's number, or one past them for the ring of leaders. `round` tells a new token from a late
-    one. `rate` is the lowest number of frames per second that a member can take; 0: nobody said.
+    `ring` is the partition's number, or one past them for the ring of leaders. `round` tells a new token from
+    a late one. `rate` is the lowest number of frames per second that a member can take; 0: nobody said.
     """
 
     ring: U32
     round: U64
     rate: U64
-    streams: list[StreamStatus]
+    streams: tuple[StreamStatus, ...]
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse records whose numbers contradict each other."""
@@ -139,7 +139,7 @@ class MemberAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Join(ControlMessage, frozen=True, tag=5):
-    """A process asks the configuration service for a place; it has no node id yet, so the header's sender is 0.
+    """A process asks the configuration service for a place; having no id yet, it is sender 0 in the header.
 
     `name` tells processes apart until they have ids, and one that comes back from a new one.
     """
@@ -165,14 +165,14 @@ class Subscribe(ControlMessage, frozen=True, tag=8):
     """The header's sender joins topics, many at once so that a burst is one view change (DESIGN 6)."""
 
     request: U64
-    topics: list[Name]
+    topics: tuple[Name, ...]
 
 
 class Unsubscribe(ControlMessage, frozen=True, tag=9):
     """The header's sender leaves groups."""
 
     request: U64
-    groups: list[GroupNumber]
+    groups: tuple[GroupNumber, ...]
 
 
 class FailureReport(ControlMessage, frozen=True, tag=10):
@@ -196,19 +196,19 @@ class GroupView(ControlMessage, frozen=True, tag=12):
     group: GroupNumber
     view: U32
     topic: Name
-    regions: list[tuple[U32, U32]]
+    regions: tuple[tuple[U32, U32], ...]
 
 
 class RegionView(ControlMessage, frozen=True, tag=13):
-    """A view of a region: its members, oldest first, the groups that they all have, and its multicast channel."""
+    """A view of a region: members, oldest first, the groups that they all have, and the multicast channel."""
 
     region: U32
     view: U32
     channel: U32
-    members: list[MemberAddress]
-    groups: list[GroupNumber]
+    members: tuple[MemberAddress, ...]
+    groups: tuple[GroupNumber, ...]
 
-    def fault(self, limits: Limits) -> str | None:
+    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Refuse a member that is listed twice."""
         if len({member.node for member in self.members}) != len(self.members):
             return "a node is in the view twice"
@@ -225,13 +225,13 @@ class OrderedRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class Order(ControlMessage, frozen=True, tag=14):
-    """The sequencer's word: from `position` on, the messages of a group are delivered run after run (DESIGN 8)."""
+    """The sequencer's word: from `position` on, a group delivers these runs in turn (DESIGN 8)."""
 
     group: GroupNumber
     position: U64
-    runs: list[OrderedRun]
+    runs: tuple[OrderedRun, ...]
 
-    def fault(self, limits: Limits) -> str | None:
+    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Refuse numbers that go past the highest."""
         position = self.position
         for run in self.runs:
@@ -254,13 +254,13 @@ class FrameName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 class Xor(ControlMessage, frozen=True, tag=15):
     """The XOR of whole data frames, each filled with zeros to the longest (DESIGN 8).
 
-    Frames go in with kind DATA, also those that came as RESENT; the rebuilt one tells its own length in its header.
+    Frames go in with kind DATA, also those that came as RESENT. The rebuilt one tells its own length.
     """
 
-    frames: Annotated[list[FrameName], msgspec.Meta(min_length=1, max_length=XOR_FRAMES_MAX)]
+    frames: Annotated[tuple[FrameName, ...], msgspec.Meta(min_length=1, max_length=XOR_FRAMES_MAX)]
     block: Annotated[bytes, msgspec.Meta(min_length=HEADER_BYTES)]
 
-    def fault(self, limits: Limits) -> str | None:
+    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Refuse a frame that is named twice: it would have cancelled itself."""
         return "a frame is named twice" if len(set(self.frames)) != len(self.frames) else None
 
@@ -294,29 +294,30 @@ def _decoder(types: tuple[type[ControlMessage], ...]) -> "msgspec.msgpack.Decode
     return msgspec.msgpack.Decoder(union)
 
 
-_KIND_OF_TYPE = {each: kind for kind, types in CONTROL_TYPES.items() for each in types}
 _DECODERS = {kind: _decoder(types) for kind, types in CONTROL_TYPES.items()}
 _encode = msgspec.msgpack.Encoder().encode
 _DEFAULT_LIMITS = Limits()
 
 
 def encode_control(
-    message: ControlMessage,
+    kind: Kind,
     domain: int,
     sender: int,
     incarnation: int,
     region: int,
     view: int,
     sent_ns: int,
+    message: ControlMessage,
     *,
     sequence: int = 0,
     key_epoch: int = 0,
     limits: Limits = _DEFAULT_LIMITS,
 ) -> bytes:
-    """Make the control frame that carries a message; its type decides the kind."""
-    kind = _KIND_OF_TYPE.get(type(message))
-    if kind is None:
-        raise UsageError(f"{type(message).__name__} is not a control message; see CONTROL_TYPES")
+    """Make the control frame that carries a message, of a type that its kind allows."""
+    allowed = CONTROL_TYPES.get(kind, ())
+    if type(message) not in allowed:
+        names = ", ".join(each.__name__ for each in allowed) or "no control message"
+        raise UsageError(f"a frame of kind {kind!r} carries {names}, not {type(message).__name__}")
     wrong = message.fault(limits)
     if wrong is not None:
         raise UsageError(f"{type(message).__name__} cannot be sent: {wrong}")

@@ -7,6 +7,9 @@ Invariants of a `Joiner`: at most `joins_open_max` joins are open; the lengths t
 stated add up to `bytes_reserved`, at most `join_bytes_max`; each holds fewer bytes than was stated for it.
 """
 
+from collections import deque
+from collections.abc import Sequence
+
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
@@ -16,77 +19,98 @@ from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES, TOTA
 
 FRAGMENT_OVERHEAD_BYTES = RUN_HEADER_BYTES + LENGTH_BYTES
 
-# A first fragment goes into a frame that has other messages already only if it gets this part of it: smaller ones
-# cost a run header and a Python object on every receiver for little.
+# A first fragment goes into a frame that has other messages already only if it gets this part of it: smaller
+# ones cost a run header and a Python object on every receiver for little.
 _WORTHWHILE_PART = 8
 
+_CHUNK_MESSAGES = 1024
 
-class MessagePacker:
-    """Puts messages into a builder, and cuts those that are larger than a frame across several.
 
-    When a method reports that not everything went in, seal the builder and call again with the same message:
+class Outbox:
+    """Messages of one group that wait for frames. Those larger than a frame are cut across several.
 
-        while not packer.pack(group, sequence, payload):
-            frames.append(builder.seal(...))
+    A sender pulls: it hands over a builder when it may send, seals what came into it, and begins again.
+
+    Invariant: `size` is the bytes of all waiting messages that are in no frame yet.
     """
 
-    __slots__ = ("_builder", "_done", "_group", "_sequence")
+    __slots__ = ("_chunks", "_cut", "_group", "_index", "_next", "_size", "_stop")
 
-    def __init__(self, builder: FrameBuilder) -> None:
-        self._builder = builder
-        # Bytes of the message under way that are in frames already; 0: none is under way.
-        self._done = 0
-        self._group = self._sequence = 0
+    def __init__(self, group: int) -> None:
+        self._group = group
+        # Lists of bounded length: sealed payloads are let go soon, and taking one costs no shifting.
+        self._chunks: deque[list[bytes]] = deque()
+        self._index = 0  # of the next message in the first chunk
+        self._next = 0  # its sequence
+        self._stop = 0  # one past the last that waits
+        self._cut = 0  # bytes of it that are in frames already
+        self._size = 0
 
     @property
-    def is_cutting(self) -> bool:
-        """Whether a message is partly in frames: it must be packed to its end before any other."""
-        return self._done > 0
+    def size(self) -> int:
+        """Bytes that wait."""
+        return self._size
 
-    def pack(self, group: int, sequence: int, payload: bytes) -> bool:
-        """Put a message in, or the next piece of it; True when all of it is in, False when a new frame is needed."""
-        if self._done:
-            return self._continue(group, sequence, payload)
-        builder = self._builder
-        if builder.append(group, sequence, payload):
-            return True
-        if len(payload) <= builder.capacity - HEADER_BYTES - FRAGMENT_OVERHEAD_BYTES:
-            return False
-        room = builder.capacity - builder.size - FRAGMENT_OVERHEAD_BYTES - TOTAL_BYTES
-        if room >= builder.capacity // _WORTHWHILE_PART or builder.empty:
-            piece = memoryview(payload)[:room]
-            builder.append_fragment(group, sequence, FLAG_MORE, piece, total=len(payload))
-            self._group, self._sequence, self._done = group, sequence, room
-        return False
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
 
-    def pack_all(self, group: int, first_sequence: int, payloads: list[bytes], start: int = 0) -> int:
-        """Put messages in from index `start` on; return the index of the first that is not wholly in."""
-        index = start
-        while index < len(payloads):
-            if not self._done:
-                index = self._builder.extend(group, first_sequence, payloads, index)
-                if index == len(payloads):
-                    break
-            if not self.pack(group, first_sequence + index, payloads[index]):
-                break
-            index += 1
-        return index
-
-    def _continue(self, group: int, sequence: int, payload: bytes) -> bool:
-        if group != self._group or sequence != self._sequence or len(payload) <= self._done:
+    def put(self, first_sequence: int, payloads: Sequence[bytes]) -> None:
+        """Queue messages. While others wait, the numbers must go on from theirs."""
+        if not payloads:
+            return
+        if not self._chunks:
+            self._next = self._stop = first_sequence
+        elif first_sequence != self._stop:
             raise UsageError(
-                f"message {self._sequence} of group {self._group} is partly in frames; pack the rest of it"
-                f" before message {sequence} of group {group}"
+                f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}"
             )
-        builder = self._builder
+        self._stop += len(payloads)
+        self._size += sum(map(len, payloads))
+        if self._chunks and len(self._chunks[-1]) + len(payloads) <= _CHUNK_MESSAGES:
+            self._chunks[-1].extend(payloads)
+        else:
+            for start in range(0, len(payloads), _CHUNK_MESSAGES):
+                self._chunks.append(list(payloads[start : start + _CHUNK_MESSAGES]))
+
+    def fill(self, builder: FrameBuilder) -> int:
+        """Move what fits into a frame; return one past the last message that is wholly in frames.
+
+        An empty builder always gets something if anything waits; seal it when `fill` returns.
+        """
+        while self._chunks:
+            chunk = self._chunks[0]
+            if not self._cut:
+                stop = builder.extend(self._group, self._next - self._index, chunk, self._index)
+                self._size -= sum(map(len, chunk[self._index : stop]))
+                self._next += stop - self._index
+                self._index = stop
+            if self._index < len(chunk):
+                if not self._cut_into(builder, chunk[self._index]):
+                    break
+                self._next += 1
+                self._index += 1
+            if self._index == len(chunk):
+                self._chunks.popleft()
+                self._index = 0
+        return self._next
+
+    def _cut_into(self, builder: FrameBuilder, payload: bytes) -> bool:
+        """Put the next piece of a message in that did not fit; tell whether it was the last."""
+        done, total = self._cut, len(payload)
         room = builder.capacity - builder.size - FRAGMENT_OVERHEAD_BYTES
+        if not done:
+            room -= TOTAL_BYTES
+            fits_alone = total <= builder.capacity - HEADER_BYTES - FRAGMENT_OVERHEAD_BYTES
+            if fits_alone or not (builder.empty or room >= builder.capacity // _WORTHWHILE_PART):
+                return False
         if room <= 0:
             return False
-        piece = memoryview(payload)[self._done : self._done + room]
-        is_last = self._done + len(piece) == len(payload)
-        flags = FLAG_CONTINUES if is_last else FLAG_CONTINUES | FLAG_MORE
-        builder.append_fragment(group, sequence, flags, piece)
-        self._done = 0 if is_last else self._done + len(piece)
+        piece = memoryview(payload)[done : done + room]
+        is_last = done + len(piece) == total
+        flags = (FLAG_CONTINUES if done else 0) | (0 if is_last else FLAG_MORE)
+        builder.append_fragment(self._group, self._next, flags, piece, total=None if done else total)
+        self._size -= len(piece)
+        self._cut = 0 if is_last else done + len(piece)
         return is_last
 
 
@@ -103,10 +127,10 @@ class _Join:
 
 
 class Joiner:
-    """Makes whole messages of runs that come in order for each sender and group.
+    """Makes whole messages of fragments that come in order for each sender and group.
 
-    Nothing that a peer sends raises. A message whose fragments are over a limit or out of order is given up and counted
-    once in `joins_refused`; the messages after it are not affected.
+    Nothing that a peer sends raises. A message whose fragments are over a limit or out of order is given up
+    and counted once in `joins_refused`; the messages after it are not affected.
     """
 
     __slots__ = ("_bytes_reserved", "_counters", "_joins", "_limits", "_refused")
@@ -117,7 +141,7 @@ class Joiner:
         self._joins: dict[tuple[Member, int], _Join] = {}
         self._bytes_reserved = 0
         # Which message was refused last, so that its later fragments are not counted again. Bounded: the
-        # oldest entry goes, and the worst is a refusal that counts twice.
+        # oldest goes, and the worst is a refusal that counts twice.
         self._refused: dict[tuple[Member, int], int] = {}
 
     @property
@@ -130,28 +154,24 @@ class Joiner:
         """How many bytes those will have."""
         return self._bytes_reserved
 
-    def take(
-        self, sender: Member, group: int, first_sequence: int, flags: int, payloads: list[bytes]
-    ) -> list[bytes]:
-        """Take a run as `Frame.messages` gives it; return what is whole now, beginning at `first_sequence`."""
+    def add(self, sender: Member, group: int, sequence: int, flags: int, payload: bytes) -> bytes | None:
+        """Take the payload of a run that has flags; return the message if it is whole now."""
         key = (sender, group)
-        if not flags:
-            if self._joins and key in self._joins:
-                self._give_up(key)
-            return payloads
         if flags & FLAG_CONTINUES:
-            return self._continue(key, first_sequence, flags, payloads[0])
+            return self._continue(key, sequence, flags, payload)
         if key in self._joins:
             self._give_up(key)
-        self._begin(key, first_sequence, payloads[0])
-        return []
+        self._begin(key, sequence, payload)
+        return None
 
-    def forget(self, sender: Member) -> None:
-        """Drop all that is under way from a sender, whose life ended."""
-        for key in [key for key in self._joins if key[0] == sender]:
-            self._close(key)
-        for key in [key for key in self._refused if key[0] == sender]:
-            del self._refused[key]
+    def forget(self, sender: Member, group: int | None = None) -> None:
+        """Drop what is under way from a sender, in one group or in all; it is not counted."""
+        keys = self._joins.keys() | self._refused.keys() if group is None else [(sender, group)]
+        for key in keys:
+            if key[0] == sender:
+                self._refused.pop(key, None)
+                if key in self._joins:
+                    self._close(key)
 
     def _begin(self, key: tuple[Member, int], sequence: int, payload: bytes) -> None:
         limits = self._limits
@@ -170,26 +190,26 @@ class Joiner:
         join.received = len(piece)
         self._bytes_reserved += total
 
-    def _continue(self, key: tuple[Member, int], sequence: int, flags: int, piece: bytes) -> list[bytes]:
+    def _continue(self, key: tuple[Member, int], sequence: int, flags: int, piece: bytes) -> bytes | None:
         join = self._joins.get(key)
         if join is None:
             self._refuse(key, sequence)
-            return []
+            return None
         received = join.received + len(piece)
         is_last = not flags & FLAG_MORE
         if sequence != join.sequence:
             self._give_up(key)
             self._refuse(key, sequence)
-            return []
+            return None
         if received != join.total if is_last else received >= join.total:
             self._give_up(key)
-            return []
+            return None
         join.pieces.append(piece)
         join.received = received
         if not is_last:
-            return []
+            return None
         self._close(key)
-        return [b"".join(join.pieces)]
+        return b"".join(join.pieces)
 
     def _close(self, key: tuple[Member, int]) -> _Join:
         join = self._joins.pop(key)

@@ -1,8 +1,8 @@
 """The gate: the one place where remote bytes are refused.
 
-Everything that a node receives goes through it. What cannot be accepted is counted by cause, traced and dropped
-here; nothing that a peer sends raises past it (`vivum.core.errors`, two families). One buffer, one verdict: frames that the kernel joined
-came from one sender, and a bad one among them says that the rest cannot be trusted to begin where it seems.
+Everything that a node receives goes through it. What cannot be accepted is counted by cause, traced and
+dropped here; nothing that a peer sends raises past it (`vivum.core.errors`, two families). One buffer, one
+verdict: joined frames came from one sender, and a bad one says that the rest may not begin where it seems.
 
 Knows the domain and the format. Whether a well-formed frame makes sense now is for its protocol to say, which
 then calls `refuse_state`.
@@ -35,25 +35,25 @@ def domain_tag(name: str) -> int:
 class Gate:
     """Opens what a node receives, and refuses what it cannot accept."""
 
-    __slots__ = ("_counters", "_domain", "_limits", "_member", "trace")
+    __slots__ = ("_limits", "_member", "counters", "domain", "trace")
 
     def __init__(
         self,
         domain: int,
         counters: Counters,
-        trace: Tracer | None,
         member: Member,
+        trace: Tracer | None = None,
         limits: Limits = _DEFAULT_LIMITS,
     ) -> None:
-        self._domain = domain
-        self._counters = counters
+        self.domain = domain
+        self.counters = counters
         self._member = member
         self._limits = limits
         self.trace = trace
 
     def open(self, now_ns: int, source: Endpoint, data: bytes) -> list[Frame]:
         """Cut a datagram, or several that the kernel joined, into frames of this domain; none if refused."""
-        counters = self._counters
+        counters = self.counters
         counters.datagrams_received += 1
         counters.bytes_received += len(data)
         try:
@@ -66,7 +66,7 @@ class Gate:
             counters.frames_refused_decode += 1
             self._trace_drop(now_ns, source, kind_name(data), len(data), str(error))
             return []
-        domain = self._domain
+        domain = self.domain
         for frame in frames:
             if frame.domain != domain:
                 counters.frames_refused_domain += len(frames)
@@ -81,18 +81,18 @@ class Gate:
         try:
             return decode_control(frame, self._limits)
         except DecodeError as error:
-            self._counters.frames_refused_decode += 1
+            self.counters.frames_refused_decode += 1
             self._trace_drop(now_ns, source, frame.kind.name, frame.length, str(error))
             return None
 
     def refuse_kind(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Drop a frame of a kind that no machine of this node handles."""
-        self._counters.frames_refused_kind += 1
+        self.counters.frames_refused_kind += 1
         self._trace_drop(now_ns, source, frame.kind.name, frame.length, "no protocol here takes this kind")
 
     def refuse_state(self, now_ns: int, source: Endpoint, frame: Frame, cause: str) -> None:
         """Drop a frame that is well formed but impossible now, for the reason that its protocol tells."""
-        self._counters.frames_refused_state += 1
+        self.counters.frames_refused_state += 1
         self._trace_drop(now_ns, source, frame.kind.name, frame.length, cause)
 
     def _trace_drop(self, now_ns: int, source: Endpoint, frame: str, size: int, cause: str) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from planted.planted import CORRECT, VIOLATIONS, Planted
 
+from planted.planted import CORRECT, VIOLATIONS, Planted
 from vivum.checkers.registry import CHECKERS, check_history
 
 

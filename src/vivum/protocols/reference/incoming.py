@@ -30,6 +30,7 @@ class IncomingStream:
         "group",
         "heard_ns",
         "nak_delay_ns",
+        "nak_prefix",
         "sender",
         "unacknowledged",
         "window",
@@ -48,6 +49,7 @@ class IncomingStream:
         self.heard_ns = 0
         self.unacknowledged = 0
         self.nak_delay_ns = settings.nak_delay_ns_min
+        self.nak_prefix = 0
         self.window = SequenceWindow(0, settings.window_frames)
         self._held: dict[int, Frame] = {}
         self._next_message = 0
@@ -98,23 +100,25 @@ class IncomingStream:
     def on_heartbeat(self, first: int, stop: int, message: int, output: Output) -> None:
         """Learn how far the stream has come, and that what is below `first` can no longer be had."""
         self.window.announce(stop)
-        if first > self.window.prefix:
-            self._skip_to(first, output)
-            self._report_gap(message, output)
+        before = self.window.prefix
+        if first <= before:
+            return
+        self.window.skip_to(first)
+        self._deliver_held(before, first, output)
+        # Before anything from `first` on: a large message that begins there must find its join open.
+        self._report_gap(message, output)
+        self._deliver_held(first, self.window.prefix, output)
 
     def give_up(self, output: Output) -> None:
         """The sender is dead: report what is missing and deliver what is held behind it."""
-        while self._held:
-            self._skip_to(min(self._held), output)
-        self.window.skip_to(self.window.stop)
-
-    def _skip_to(self, sequence: int, output: Output) -> None:
         before = self.window.prefix
-        self.window.skip_to(sequence)
-        for number in range(before, self.window.prefix) if self._held else ():
-            frame = self._held.pop(number, None)
-            if frame is not None:
-                self._deliver(frame, output)
+        self.window.skip_to(self.window.stop)
+        self._deliver_held(before, self.window.stop, output)
+
+    def _deliver_held(self, start: int, stop: int, output: Output) -> None:
+        """Deliver what is held of a range that was passed over."""
+        for number in sorted(number for number in self._held if start <= number < stop):
+            self._deliver(self._held.pop(number), output)
 
     def _deliver(self, frame: Frame, output: Output) -> None:
         for group, first, flags, payloads in frame.messages():
@@ -122,9 +126,11 @@ class IncomingStream:
                 # A sender that breaks its own numbering: what it says cannot be delivered in order.
                 self._counters.frames_refused_state += 1
                 continue
-            payloads = self._joiner.take(self.sender, group, first, flags, payloads)
-            if not payloads:
-                continue
+            if flags:
+                whole = self._joiner.add(self.sender, group, first, flags, payloads[0])
+                if whole is None:
+                    continue
+                payloads = [whole]
             self._report_gap(first, output)
             self._next_message = first + len(payloads)
             output.deliveries.append(
@@ -135,4 +141,6 @@ class IncomingStream:
         if message > self._next_message:
             self._counters.messages_lost += message - self._next_message
             output.events.append(GapReported(self.group, self.sender, self._next_message, message))
+            # A large message whose rest is behind the gap will never be whole.
+            self._joiner.forget(self.sender, self.group)
             self._next_message = message

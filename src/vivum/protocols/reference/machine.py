@@ -5,6 +5,7 @@ Design note: `docs/design/reference.md`. The machine notes *that* an ACK, NAK, h
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from random import Random
 from zlib import crc32
 
@@ -23,7 +24,6 @@ from vivum.core.machine import (
     Output,
     Priority,
 )
-from vivum.observe.counters import Counters
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer
 from vivum.protocols.commands import (
     JoinGroup,
@@ -59,9 +59,7 @@ class ReferenceMachine:
         self,
         member: Member,
         endpoints: Mapping[NodeId, Endpoint],
-        domain: int,
         gate: Gate,
-        counters: Counters,
         rng: Random,
         settings: ReferenceSettings | None = None,
         limits: Limits | None = None,
@@ -71,8 +69,7 @@ class ReferenceMachine:
         self.settings = settings or ReferenceSettings()
         self.limits = limits or Limits()
         self.trace = trace
-        self.counters = counters
-        self._domain = domain
+        self.counters = gate.counters
         self._gate = gate
         self._endpoints = endpoints
         self._rng = rng
@@ -118,9 +115,7 @@ class ReferenceMachine:
         unknown = [node for node in others if node not in self._endpoints]
         if unknown:
             raise UsageError(f"group {command.group} has nodes without an endpoint: {unknown}")
-        self._outgoing[command.group] = OutgoingStream(
-            command.group, command.channel, others, self.settings, self._builder
-        )
+        self._outgoing[command.group] = OutgoingStream(command.group, command.channel, others, self.settings)
         self._output.events.append(ChannelOpened(command.channel))
         if self.trace is not None:
             self.trace(GroupJoined(self._now_ns, *self.member, command.group))
@@ -248,9 +243,7 @@ class ReferenceMachine:
         endpoint = self._endpoints[NodeId(frame.sender)]
         if body.bounds[0] < stream.first:
             self._heartbeats[stream.group, NodeId(frame.sender)] = None
-        for data in stream.kept(body.bounds):
-            if len(self._repairs) >= self.settings.window_frames:
-                break
+        for data in islice(stream.kept(body.bounds), self.settings.repairs_per_nak_max):
             self._repairs[endpoint, data] = None
 
     def _peer_reporting(
@@ -258,7 +251,7 @@ class ReferenceMachine:
     ) -> Peer | None:
         """Find who speaks of our stream, unless it speaks of an earlier life of ours or is one of its own."""
         peer = stream.peers[NodeId(frame.sender)]
-        if (body.sender, body.incarnation) != self.member or frame.incarnation < peer.incarnation:
+        if body.incarnation != self.member.incarnation or frame.incarnation < peer.incarnation:
             self._refuse(source, frame, "speaks of another life")
             return None
         return peer
@@ -290,7 +283,7 @@ class ReferenceMachine:
 
     def _forget(self, key: StreamKey) -> None:
         stream = self._incoming.pop(key)
-        self._joiner.forget(stream.sender)
+        self._joiner.forget(stream.sender, stream.group)
         self._acks.pop(key, None)
         self._naks.pop(key, None)
         for name in ("ack", "nak", "give_up"):
@@ -316,7 +309,12 @@ class ReferenceMachine:
         if not stream.has_gap:
             return
         self._naks[key] = None
-        stream.nak_delay_ns = min(2 * stream.nak_delay_ns, self.settings.nak_delay_ns_max)
+        # Repairs that come are a reason to ask for more; silence is a reason to ask less often.
+        if stream.window.prefix > stream.nak_prefix:
+            stream.nak_delay_ns = max(stream.nak_delay_ns // 2, self.settings.nak_delay_ns_min)
+        else:
+            stream.nak_delay_ns = min(2 * stream.nak_delay_ns, self.settings.nak_delay_ns_max)
+        stream.nak_prefix = stream.window.prefix
         self._set_nak_timer(key, stream)
 
     def _set_nak_timer(self, key: StreamKey, stream: IncomingStream) -> None:
@@ -404,9 +402,9 @@ class ReferenceMachine:
             if not stream.can_seal:
                 continue
             was_stable = not stream.unstable
-            sequence = stream.pack()
+            sequence = stream.pack(builder)
             data = builder.seal(
-                Kind.DATA, self._domain, *self.member, group, STATIC_VIEW, sequence, self._now_ns
+                Kind.DATA, self._gate.domain, *self.member, group, STATIC_VIEW, sequence, self._now_ns
             )
             stream.sealed(data)
             datagrams.append(Datagram(stream.channel, data))
@@ -427,8 +425,8 @@ class ReferenceMachine:
             stream = self._incoming[key]
             stream.unacknowledged = 0
             self._timers.cancel(("ack", key))
-            body = Ack(*stream.sender, stream.window.prefix)
-            datagrams.append(self._control(stream.group, body, self._endpoints[stream.sender.node]))
+            body = Ack(stream.sender.incarnation, stream.window.prefix)
+            datagrams.append(self._control(Kind.ACK, stream.group, body, self._endpoints[stream.sender.node]))
         self.counters.acks_sent += len(self._acks)
         self._acks.clear()
         for key in self._naks:
@@ -436,8 +434,8 @@ class ReferenceMachine:
             bounds = stream.window.missing(self.limits.ranges_max)
             if bounds:
                 self.counters.naks_sent += 1
-                nak = Nak(*stream.sender, bounds)
-                datagrams.append(self._control(stream.group, nak, self._endpoints[stream.sender.node]))
+                nak = Nak(stream.sender.incarnation, tuple(bounds))
+                datagrams.append(self._control(Kind.NAK, stream.group, nak, self._endpoints[stream.sender.node]))
         self._naks.clear()
         for group, node in self._heartbeats:
             out = self._outgoing.get(group)
@@ -446,11 +444,11 @@ class ReferenceMachine:
             self.counters.heartbeats_sent += 1
             beat = Heartbeat(out.first, out.next_frame, out.stable_message)
             where = out.channel if node is None else self._endpoints[node]
-            datagrams.append(self._control(group, beat, where))
+            datagrams.append(self._control(Kind.HEARTBEAT, group, beat, where))
         self._heartbeats.clear()
 
     def _control(
-        self, group: GroupId, body: Ack | Nak | Heartbeat, destination: Endpoint | Channel
+        self, kind: Kind, group: GroupId, body: Ack | Nak | Heartbeat, destination: Endpoint | Channel
     ) -> Datagram:
-        data = encode_control(body, self._domain, *self.member, group, STATIC_VIEW, self._now_ns)
+        data = encode_control(kind, self._gate.domain, *self.member, group, STATIC_VIEW, self._now_ns, body)
         return Datagram(destination, data, Priority.CONTROL)

@@ -14,10 +14,7 @@ from vivum.core.ids import Channel, GroupId, Incarnation, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.codec import FrameBuilder
-from vivum.wire.fragments import MessagePacker
-
-_PENDING_SHIFT = 1024
-"""How many packed messages stay at the head of the queue before it is shifted: shifting costs the length of the rest."""
+from vivum.wire.fragments import Outbox
 
 
 class Peer:
@@ -38,9 +35,7 @@ class OutgoingStream:
     __slots__ = (
         "_frames",
         "_messages_sealed",
-        "_packer",
-        "_pending",
-        "_pending_done",
+        "_outbox",
         "_settings",
         "channel",
         "first",
@@ -49,7 +44,6 @@ class OutgoingStream:
         "next_frame",
         "next_message",
         "peers",
-        "pending_bytes",
         "stable_message",
     )
 
@@ -59,7 +53,6 @@ class OutgoingStream:
         channel: Channel,
         others: Sequence[NodeId],
         settings: ReferenceSettings,
-        builder: FrameBuilder,
     ) -> None:
         self.group = group
         self.channel = channel
@@ -70,16 +63,17 @@ class OutgoingStream:
         self.stable_message = 0
         self.heartbeat_ns = settings.heartbeat_ns_min
         self._settings = settings
-        self.pending_bytes = 0
-        # Messages that wait: those of `_pending` from index `_pending_done` on. The last one is `next_message - 1`.
-        self._pending: list[bytes] = []
-        self._pending_done = 0
-        self._packer = MessagePacker(builder)
+        self._outbox = Outbox(group)
         self._messages_sealed = 0
         # Each frame with one past the last message that it completes: what a receiver of all up to it has.
         self._frames: deque[tuple[bytes, int]] = deque()
 
     # On send.
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes accepted and not yet in a frame."""
+        return self._outbox.size
 
     def accept(self, payloads: Sequence[bytes]) -> int:
         """Queue messages; return the sequence of the first. All or none: raises `LimitError` at the limit."""
@@ -91,31 +85,20 @@ class OutgoingStream:
                 f"pending_bytes_max={self._settings.pending_bytes_max}: wait until some are sent"
             )
         first = self.next_message
-        self._pending += payloads
-        self.pending_bytes += size
+        self._outbox.put(first, payloads)
         self.next_message += len(payloads)
         return first
 
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        return bool(self._pending) and (
+        return bool(self._outbox) and (
             not self._settings.reliable or self.next_frame - self.first < self._settings.window_frames
         )
 
-    def pack(self) -> int:
+    def pack(self, builder: FrameBuilder) -> int:
         """Fill one frame from what waits; return its number. `sealed` must follow."""
-        pending, before = self._pending, self._pending_done
-        done = self._packer.pack_all(self.group, self.next_message - len(pending), pending, before)
-        self._messages_sealed = self.next_message - len(pending) + done
-        self.pending_bytes -= sum(map(len, pending[before:done]))
-        if done == len(pending):
-            pending.clear()
-            done = 0
-        elif done >= _PENDING_SHIFT:
-            del pending[:done]
-            done = 0
-        self._pending_done = done
+        self._messages_sealed = self._outbox.fill(builder)
         return self.next_frame
 
     def sealed(self, data: bytes) -> None:

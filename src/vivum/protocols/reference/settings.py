@@ -70,6 +70,12 @@ class ReferenceSettings:
         why="Requests double their distance up to this while the sender does not answer.",
         effect="More spares a sender in trouble; less finds its recovery sooner.",
     )
+    repairs_per_nak_max: int = setting(
+        64,
+        unit="frames",
+        why="What a 100 Mb/s link carries in 8 ms: more would still be under way when the next request comes.",
+        effect="Only the lowest missing frames are sent; the rest is asked for again when those have come.",
+    )
     heartbeat_ns_min: int = setting(
         50 * MILLISECOND,
         unit="ns",
