@@ -30,9 +30,7 @@ lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
 bench: dev  ## Measure codec and simulator; the figures go to out/ as JSON too
-	@mkdir -p out
-	@echo "vivum: codec" && $(BIN)/python bench/codec.py --json out/codec.json
-	@echo "vivum: simulator" && $(BIN)/python bench/simulator.py --json out/simulator.json
+	@tools/bench.sh codec simulator
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)

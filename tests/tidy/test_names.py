@@ -30,6 +30,16 @@ def test_private_names_and_twins_and_imported_names_may_repeat(plant):
     assert name_faults(tree, {}) == []
 
 
+def test_commands_of_the_command_line_may_have_the_name_of_something_else(plant):
+    tree = plant(
+        {
+            "src/vivum/cli/sim.py": "@app.command()\ndef run(): ...",
+            "src/vivum/cli/conventions.py": "def run(): ...",
+        }
+    )
+    assert name_faults(tree, {}) == []
+
+
 def test_a_listed_name_may_repeat_and_a_listing_that_nobody_needs_is_caught(plant):
     tree = plant(
         {"src/vivum/core/a.py": "def run(): ...", "src/vivum/core/b.py": "def run(): ...\nclass Once: ..."}

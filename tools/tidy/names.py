@@ -36,12 +36,18 @@ def name_faults(root: Path, same_names: dict[str, str] = SAME_NAMES) -> list[str
 
 def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
     for node in body:
-        if isinstance(node, Definition) and not node.name.startswith("_"):
-            yield node
+        if isinstance(node, Definition):
+            if not node.name.startswith("_") and not _is_command(node):
+                yield node
         elif isinstance(node, ast.If | ast.Try):
             yield from _definitions(
                 [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
             )
+
+
+def _is_command(node: Definition) -> bool:
+    """Tell whether this is a command of the command line: nobody imports it by its name."""
+    return any(ast.unparse(each).startswith("app.command") for each in node.decorator_list)
 
 
 def export_faults(root: Path) -> list[str]:

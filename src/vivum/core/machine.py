@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+import msgspec
+
 from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
 
 
@@ -37,8 +39,7 @@ class Priority(IntEnum):
     DATA = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Datagram:
+class Datagram(msgspec.Struct, frozen=True, gc=False):
     """One datagram to send: to a node's endpoint, or to everybody who listens on a channel."""
 
     destination: Endpoint | Channel
@@ -46,11 +47,11 @@ class Datagram:
     priority: Priority = Priority.DATA
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """A run of messages of one sender in one group, in order: `payloads[i]` has sequence `first_sequence + i`.
 
-    Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops.
+    Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops. A msgspec
+    struct, as `Datagram` is, because one is made for every frame: a tenth of the time of a frozen dataclass.
     """
 
     group: GroupId
@@ -103,7 +104,7 @@ ROOM_BYTES_UNLIMITED = 1 << 62
 """Room of a network that takes everything, as in tests."""
 
 EMPTY_OUTPUT = Output()
-"""What a machine hands over when there is nothing; saves the most frequent allocation of all. Never filled."""
+"""What a machine hands over when there is nothing, always this object: a driver may compare by identity. Never filled."""
 
 
 class Machine(Protocol):

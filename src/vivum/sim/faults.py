@@ -67,7 +67,7 @@ class FaultInjector:
         end()
         self._note(f"end of {fault.kind} at {_names(fault)}")
 
-    def heal(self) -> None:
+    def heal(self, _: None = None) -> None:
         """End every fault and start every dead host: what is left must now become whole."""
         self._healed = True
         for host in self._hosts.values():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vivum.core.errors import LimitError
 from vivum.core.ids import Endpoint, Incarnation, NodeId
-from vivum.core.machine import ChannelClosed, ChannelOpened, Command, Delivery, Event, Output, Priority
+from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Command, Delivery, Event, Output
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND
 from vivum.node.node import Node
@@ -68,6 +68,7 @@ class Host:
         self._clock = clock
         self._make_node = make_node
         self._busy_until_ns = 0
+        self._asleep_until_ns = 0
         self._wake_ns: int | None = None
         self._timer_ns: int | None = None
         self._socket: deque[Packet] = deque()
@@ -108,13 +109,18 @@ class Host:
 
     def pause(self, duration_ns: int) -> None:
         """Sleep, as a process does that is not scheduled: arrivals pile up in the socket buffer."""
-        until_ns = self._scheduler.now_ns + duration_ns
-        self._busy_until_ns = max(self._busy_until_ns, until_ns)
+        self._asleep_until_ns = self._scheduler.now_ns + duration_ns
+        self._busy_until_ns = max(self._busy_until_ns, self._asleep_until_ns)
+
+    @property
+    def is_asleep(self) -> bool:
+        """Tell whether a pause is on."""
+        return self._asleep_until_ns > self._scheduler.now_ns
 
     def wake_up(self) -> None:
         """End a pause before its time."""
         if self.node is not None and self._busy_until_ns > self._scheduler.now_ns:
-            self._busy_until_ns = self._scheduler.now_ns
+            self._busy_until_ns = self._asleep_until_ns = self._scheduler.now_ns
             self._wake_at(self._scheduler.now_ns)
 
     @property
@@ -223,33 +229,38 @@ class Host:
         """Pull what the node has to say, be busy for as long as all this takes, and see when to go on."""
         node = self.node
         assert node is not None
-        scheduler = self._scheduler
-        done_ns = scheduler.now_ns + cost_ns
-        send_cost_ns = self.profile.send_cost_ns * self.slowness
-        room_bytes = self._network.egress_room_bytes(self.port)
-        while True:
-            output = node.take_output(max(room_bytes, 0))
-            if not output:
-                break
-            for datagram in output.datagrams:
-                done_ns += send_cost_ns
-                room_bytes -= len(datagram.data)
-                if self.frame_trace is not None:
-                    self._trace_sent(datagram.destination, datagram.data)
-                self._network.send(self.port, done_ns, datagram.destination, datagram.data)
+        now_ns = self._scheduler.now_ns
+        done_ns = now_ns + cost_ns
+        has_data = node.has_data
+        room_bytes = self._network.egress_room_bytes(self.port) if has_data else 0
+        while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
             if output.events or output.deliveries:
                 self._tell(output)
-                if self.node is not node:
-                    return
-            if not output.datagrams or done_ns - scheduler.now_ns > QUANTUM_NS:
+            if not output.datagrams:
+                break
+            sent_bytes, done_ns = self._send(output, done_ns)
+            room_bytes = max(0, room_bytes - sent_bytes)
+            if done_ns - now_ns > QUANTUM_NS:
                 break
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
-        if self._socket or self._inbox_bytes or node.has_data:
+        if self._socket or self._inbox_bytes or (has_data and node.has_data):
             self._wake_when_able(room_bytes)
         self._arm_timer(node)
         if self.on_room is not None:
             self.on_room(self)
+
+    def _send(self, output: Output, done_ns: int) -> tuple[int, int]:
+        """Hand datagrams to the interface one after the other; return their bytes and when the last is handed over."""
+        cost_ns = self.profile.send_cost_ns * self.slowness
+        sent_bytes = 0
+        for datagram in output.datagrams:
+            done_ns += cost_ns
+            sent_bytes += len(datagram.data)
+            if self.frame_trace is not None:
+                self._trace_sent(datagram.destination, datagram.data)
+            self._network.send(self.port, done_ns, datagram.destination, datagram.data)
+        return sent_bytes, done_ns
 
     def _wake_when_able(self, room_bytes: int) -> None:
         able_ns = max(self._busy_until_ns, self._scheduler.now_ns)

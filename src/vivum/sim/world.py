@@ -38,6 +38,8 @@ from vivum.sim.workload import Application
 LATENCY_SAMPLES_MAX = 100_000
 """Latencies kept for percentiles: the first so many; enough for a 99th percentile, a bound on memory."""
 
+PROGRESS_STEPS = 100
+
 
 @dataclass(slots=True)
 class Result:
@@ -116,6 +118,20 @@ class World:
 
     def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
         """Run both phases to the end; `on_progress` hears the share that is done."""
+        self.start()
+        for step in range(1, PROGRESS_STEPS + 1):
+            self.advance_to(self.end_ns * step // PROGRESS_STEPS)
+            if on_progress is not None:
+                on_progress(step / PROGRESS_STEPS)
+        return self.finish()
+
+    @property
+    def end_ns(self) -> int:
+        """When the liveness phase is over."""
+        return self.scenario.duration + self.scenario.settle
+
+    def start(self) -> None:
+        """Start all hosts, and put traffic, faults and the healing on the agenda."""
         scenario = self.scenario
         for host in self.hosts.values():
             host.start()
@@ -123,21 +139,35 @@ class World:
             self._start_traffic(index, traffic)
         for fault in scenario.faults:
             self.faults.schedule(fault)
-        end_ns = scenario.duration + scenario.settle
-        self._advance(0, scenario.duration, end_ns, on_progress)
         if scenario.settle:
-            self.faults.heal()
-            self._advance(scenario.duration, end_ns, end_ns, on_progress)
-        return self._result(end_ns)
+            self.scheduler.at(int(scenario.duration), self.faults.heal)
 
-    def _advance(
-        self, from_ns: int, to_ns: int, end_ns: int, on_progress: Callable[[float], None] | None
-    ) -> None:
-        steps = 50
-        for step in range(1, steps + 1):
-            self.scheduler.run_until(from_ns + (to_ns - from_ns) * step // steps)
-            if on_progress is not None:
-                on_progress(self.scheduler.now_ns / end_ns)
+    def advance_to(self, at_ns: int) -> None:
+        """Let the world go on to a time."""
+        self.scheduler.run_until(at_ns)
+
+    def finish(self) -> Result:
+        """Let the checkers give their verdict and sum everything up."""
+        counters = Counters()
+        for node in self.lives:
+            counters.add(node.counters)
+        latencies = sorted(self._latencies_ns)
+        return Result(
+            seed=self.seed,
+            trace_hash=self._hash.hexdigest(),
+            events=self.scheduler.events,
+            records=self._hash.count,
+            simulated_s=self.scheduler.now_ns / SECOND,
+            accepted=counters.messages_accepted,
+            refused=counters.messages_rejected,
+            delivered=self.delivered,
+            arrivals=self.network.arrivals,
+            losses=dict(sorted(self.network.losses.items())),
+            counters={name: value for name, value in counters.as_dict().items() if value},
+            latency_us_p50=_percentile_us(latencies, 0.50),
+            latency_us_p99=_percentile_us(latencies, 0.99),
+            violations=self._checkers.finish(),
+        )
 
     # Building.
 
@@ -215,30 +245,6 @@ class World:
         self.delivered += len(delivery.payloads)
         if len(self._latencies_ns) < LATENCY_SAMPLES_MAX and delivery.sender.node != host.node_id:
             self._latencies_ns.append(host.local_now_ns - delivery.sent_ns)
-
-    # The end.
-
-    def _result(self, end_ns: int) -> Result:
-        counters = Counters()
-        for node in self.lives:
-            counters.add(node.counters)
-        latencies = sorted(self._latencies_ns)
-        return Result(
-            seed=self.seed,
-            trace_hash=self._hash.hexdigest(),
-            events=self.scheduler.events,
-            records=self._hash.count,
-            simulated_s=end_ns / SECOND,
-            accepted=counters.messages_accepted,
-            refused=counters.messages_rejected,
-            delivered=self.delivered,
-            arrivals=self.network.arrivals,
-            losses=dict(sorted(self.network.losses.items())),
-            counters={name: value for name, value in counters.as_dict().items() if value},
-            latency_us_p50=_percentile_us(latencies, 0.50),
-            latency_us_p99=_percentile_us(latencies, 0.99),
-            violations=self._checkers.finish(),
-        )
 
 
 def _percentile_us(ordered_ns: list[int], share: float) -> float | None:

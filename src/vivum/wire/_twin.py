@@ -246,8 +246,7 @@ class FrameBuilder:
     __slots__ = ("_body", "_capacity", "_count", "_run", "_run_count", "_run_group", "_run_next")
 
     def __init__(self, capacity: int) -> None:
-        require(capacity, "capacity", CAPACITY_MIN, FRAME_BYTES_MAX)
-        self._capacity = capacity
+        self._capacity = require(capacity, "capacity", CAPACITY_MIN, FRAME_BYTES_MAX)
         self._reset()
 
     def _reset(self) -> None:
@@ -322,12 +321,11 @@ class FrameBuilder:
         if not isinstance(payloads, (list, tuple)):
             raise refusals.not_a_list(payloads)
         stop = len(payloads)
-        require(start, "start", 0, stop)
+        index = require(start, "start", 0, stop)
         if stop:
             require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (stop - 1))
         size, count, run = len(self._body), self._count, self._run
         run_group, run_count, run_next = self._run_group, self._run_count, self._run_next
-        index = int(start)
         try:
             while index < stop and self._put(
                 group, first_sequence + index, bytes_of(payloads[index], "payload")

@@ -15,10 +15,8 @@ class SequenceWindow:
     __slots__ = ("_capacity", "_held", "_prefix", "_stop")
 
     def __init__(self, first: int, capacity: int) -> None:
-        require(first, "first", 0, U64_MAX)
-        require(capacity, "capacity", 1, WINDOW_MAX)
-        self._capacity = capacity
-        self._prefix = self._stop = first
+        self._prefix = self._stop = require(first, "first", 0, U64_MAX)
+        self._capacity = require(capacity, "capacity", 1, WINDOW_MAX)
         self._held = RangeSet()
 
     @property
@@ -63,8 +61,7 @@ class SequenceWindow:
         """Note that the sender has come this far."""
         if isinstance(stop, int):
             stop = min(stop, U64_MAX)
-        require(stop, "stop", 0, U64_MAX)
-        self._stop = max(self._stop, stop)
+        self._stop = max(self._stop, require(stop, "stop", 0, U64_MAX))
 
     def missing(self, ranges_max: int) -> list[int]:
         """List the lowest gaps as flat bounds."""
@@ -76,7 +73,7 @@ class SequenceWindow:
 
     def skip_to(self, sequence: int) -> int:
         """Give up everything below; return how many were given up."""
-        require(sequence, "sequence", 0, U64_MAX)
+        sequence = require(sequence, "sequence", 0, U64_MAX)
         if sequence <= self._prefix:
             return 0
         held_before = len(self._held)

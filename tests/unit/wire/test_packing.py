@@ -116,15 +116,6 @@ def test_extend_with_a_wrong_payload_changes_nothing(forms):
     assert runs_of(forms, builder) == [(1, 0, 0, [b"a", b"b"])]
 
 
-def test_extend_survives_a_list_that_shrinks_under_it(forms):
-    class Shrinking(bytearray):
-        pass
-
-    payloads = [Shrinking(b"a"), b"b"]
-    builder = forms.FrameBuilder(1472)
-    assert builder.extend(1, 0, payloads) == 2
-
-
 def test_the_first_fragment_states_the_length_of_the_whole(forms):
     builder = forms.FrameBuilder(100)
     builder.append_fragment(5, 6, FLAG_MORE, b"abc", total=1000)
@@ -204,10 +195,10 @@ def test_a_header_field_out_of_range_is_refused_and_the_messages_stay(forms, pla
     assert builder.seal(*good)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in range(256) if kind not in (Kind.DATA, Kind.RESENT)])
-def test_messages_are_sealed_only_as_kinds_that_carry_them(forms, kind):
-    with pytest.raises(UsageError, match="one that carries messages"):
-        forms.FrameBuilder(100).seal(kind, *HEADER)
+def test_messages_are_sealed_only_as_kinds_that_carry_them(forms):
+    for kind in set(range(256)) - {Kind.DATA, Kind.RESENT}:
+        with pytest.raises(UsageError, match="one that carries messages"):
+            forms.FrameBuilder(100).seal(kind, *HEADER)
 
 
 @pytest.mark.parametrize(

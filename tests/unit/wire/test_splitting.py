@@ -146,10 +146,10 @@ def test_another_version_is_refused_whatever_follows(forms, version):
             forms.split(data)
 
 
-@pytest.mark.parametrize("kind", sorted(set(range(256)) - set(KINDS)))
-def test_an_unknown_kind_is_refused(forms, kind):
-    with pytest.raises(DecodeError, match=f"unknown kind {kind}"):
-        forms.split(frame_bytes(kind=kind))
+def test_an_unknown_kind_is_refused(forms):
+    for kind in set(range(256)) - set(KINDS):
+        with pytest.raises(DecodeError, match=f"unknown kind {kind}"):
+            forms.split(frame_bytes(kind=kind))
 
 
 @pytest.mark.parametrize("length", [0, 1, 39, 41, 65507, 65508, 65535])
@@ -178,8 +178,6 @@ def test_a_body_cut_at_any_byte_is_refused_or_ends_between_runs(forms):
     for stop in range(len(body)):
         if stop in (0, len(first)):
             assert forms.split(frame_bytes(body[:stop]))
-        elif stop == len(first) + 1:
-            continue
         else:
             with pytest.raises(DecodeError):
                 forms.split(frame_bytes(body[:stop]))

@@ -27,8 +27,10 @@ class IncomingStream:
         "_held",
         "_joiner",
         "_next_message",
+        "asks",
         "group",
         "heard_ns",
+        "key",
         "nak_delay_ns",
         "nak_prefix",
         "sender",
@@ -46,7 +48,9 @@ class IncomingStream:
     ) -> None:
         self.sender = sender
         self.group = group
+        self.key = (sender.node, group)
         self.heard_ns = 0
+        self.asks = False
         self.unacknowledged = 0
         self.nak_delay_ns = settings.nak_delay_ns_min
         self.nak_prefix = 0

@@ -206,17 +206,22 @@ class ReferenceMachine:
 
     def _watch(self, stream: IncomingStream) -> None:
         """Set the timers that a stream needs now."""
-        key = (stream.sender.node, stream.group)
-        if stream.unacknowledged >= self.settings.ack_every_frames:
-            self._acks[key] = None
-        elif stream.unacknowledged:
-            self._timers.set_earlier(("ack", key), self._now_ns + self.settings.ack_delay_ns)
-        if stream.has_gap:
-            if ("nak", key) not in self._timers:
-                stream.nak_delay_ns = self.settings.nak_delay_ns_min
-                self._set_nak_timer(key, stream)
-                self._timers.set(("give_up", key), self._now_ns + self.settings.give_up_after_ns)
-        elif ("nak", key) in self._timers:
+        waiting = stream.unacknowledged
+        if waiting >= self.settings.ack_every_frames:
+            self._acks[stream.key] = None
+        elif waiting == 1:
+            self._timers.set_earlier(("ack", stream.key), self._now_ns + self.settings.ack_delay_ns)
+        if stream.has_gap != stream.asks:
+            self._watch_gap(stream)
+
+    def _watch_gap(self, stream: IncomingStream) -> None:
+        key = stream.key
+        stream.asks = stream.has_gap
+        if stream.asks:
+            stream.nak_delay_ns = self.settings.nak_delay_ns_min
+            self._set_nak_timer(key, stream)
+            self._timers.set(("give_up", key), self._now_ns + self.settings.give_up_after_ns)
+        else:
             self._timers.cancel(("nak", key))
             self._timers.cancel(("give_up", key))
 
@@ -306,8 +311,6 @@ class ReferenceMachine:
 
     def _on_nak_due(self, key: StreamKey) -> None:
         stream = self._incoming[key]
-        if not stream.has_gap:
-            return
         self._naks[key] = None
         # Repairs that come are a reason to ask for more; silence is a reason to ask less often.
         if stream.window.prefix > stream.nak_prefix:
@@ -325,13 +328,11 @@ class ReferenceMachine:
     def _on_give_up_due(self, key: StreamKey) -> None:
         stream = self._incoming[key]
         silent_until_ns = stream.heard_ns + self.settings.give_up_after_ns
-        if not stream.has_gap:
-            return
         if silent_until_ns > self._now_ns:
             self._timers.set(("give_up", key), silent_until_ns)
             return
         stream.give_up(self._output)
-        self._timers.cancel(("nak", key))
+        self._watch_gap(stream)
 
     def _on_heartbeat_due(self, group: GroupId) -> None:
         stream = self._outgoing.get(group)
@@ -376,7 +377,8 @@ class ReferenceMachine:
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
         """Make the frames that are due, control first, then repairs, then new data as far as there is room."""
-        datagrams = self._output.datagrams
+        output = self._output
+        datagrams = output.datagrams
         if self._acks or self._naks or self._heartbeats:
             self._make_control(datagrams)
         if self._repairs:
@@ -386,9 +388,9 @@ class ReferenceMachine:
             self._repairs.clear()
         if self._ready:
             self._make_data(datagrams, room_bytes)
-        if not self._output:
+        if not (datagrams or output.deliveries or output.events):
             return EMPTY_OUTPUT
-        output, self._output = self._output, Output()
+        self._output = Output()
         return output
 
     def _make_data(self, datagrams: list[Datagram], room_bytes: int) -> None:

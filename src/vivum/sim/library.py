@@ -1,0 +1,28 @@
+"""The scenarios that come with Vivum, and how a name on the command line finds one."""
+
+from pathlib import Path
+
+from vivum.sim.scenario import Scenario, ScenarioError, load_scenario
+from vivum.sim.swarm import make_up
+
+_FOLDER = Path(__file__).parent / "scenarios"
+SWARM = "swarm"
+
+
+def built_in_names() -> list[str]:
+    """List the scenarios that come with Vivum."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def find_scenario(name: str, seed: int) -> Scenario:
+    """Find a scenario: a TOML file, the name of a built-in one, or `swarm`, which is made up from the seed."""
+    if name == SWARM:
+        return make_up(seed)
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return load_scenario(path)
+    if name in built_in_names():
+        return load_scenario(_FOLDER / f"{name}.toml")
+    raise ScenarioError(
+        f"{name}: no such scenario; give a TOML file, '{SWARM}', or one of {', '.join(built_in_names())}"
+    )

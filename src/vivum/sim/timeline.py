@@ -1,0 +1,67 @@
+"""A readable timeline: one line for each trace record. For people, and for golden traces in tests."""
+
+from vivum.core.time import MICROSECOND
+from vivum.observe.trace import (
+    FaultInjected,
+    FrameDropped,
+    FrameReceived,
+    FrameSent,
+    GroupJoined,
+    GroupLeft,
+    MessageDelivered,
+    MessagesFailed,
+    MessagesLost,
+    MessagesStable,
+    MessageSent,
+    NodeStarted,
+    NodeStopped,
+    QueueMeasured,
+    TraceRecord,
+    ViewInstalled,
+)
+
+
+def line_of(record: TraceRecord) -> str:
+    """Write one record as `time  node  what`; times in microseconds."""
+    who = f"{record.node}.{record.incarnation}" if record.node else "-"
+    return f"{record.time_ns / MICROSECOND:>14,.1f}  {who:<6} {_what(record)}"
+
+
+def _span(first: int, stop: int) -> str:
+    return f"{first}" if stop == first + 1 else f"{first}..{stop - 1}"
+
+
+def _what(record: TraceRecord) -> str:
+    match record:
+        case MessageSent():
+            return f"sends     g{record.group} #{record.sequence}"
+        case MessageDelivered():
+            sender = f"{record.sender}.{record.sender_incarnation}"
+            return f"delivers  g{record.group} #{record.sequence} of {sender}"
+        case MessagesStable():
+            return f"stable    g{record.group} #{_span(record.sequence, record.stop)}"
+        case MessagesFailed():
+            return f"failed    g{record.group} #{_span(record.sequence, record.stop)}: {record.cause}"
+        case MessagesLost():
+            sender = f"{record.sender}.{record.sender_incarnation}"
+            return f"lost      g{record.group} #{_span(record.sequence, record.stop)} of {sender}"
+        case FrameSent():
+            return f"-> {record.frame} {record.bytes} B to {record.destination}"
+        case FrameReceived():
+            return f"<- {record.frame} {record.bytes} B from {record.source}"
+        case FrameDropped():
+            return f"xx {record.frame} {record.bytes} B from {record.source}: {record.cause}"
+        case ViewInstalled():
+            return f"view      g{record.group} v{record.view}: {' '.join(record.members)}"
+        case GroupJoined():
+            return f"joins     g{record.group}"
+        case GroupLeft():
+            return f"leaves    g{record.group}"
+        case NodeStarted():
+            return "starts"
+        case NodeStopped():
+            return f"stops: {record.cause}"
+        case FaultInjected():
+            return f"** {record.cause}"
+        case QueueMeasured():
+            return f"queue     {record.queue} {record.depth} of {record.limit} {record.unit}"

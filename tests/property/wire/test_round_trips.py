@@ -1,0 +1,150 @@
+"""What is packed comes out again, cut to pieces or not; what is damaged never does harm."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_strategies import BUFFERS, GOOD_BUFFERS, damaged
+
+from vivum.core.errors import DecodeError
+from vivum.core.ids import Incarnation, Member, NodeId
+from vivum.core.limits import Limits
+from vivum.observe.counters import Counters
+from vivum.wire import _twin, codec
+from vivum.wire.control import CONTROL_TYPES, decode_control
+from vivum.wire.fragments import Joiner, Outbox
+from vivum.wire.kinds import Kind
+
+FORMS = [_twin, codec] if codec.COMPILED else [_twin]
+SENDER = Member(NodeId(1), Incarnation(1))
+MESSAGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.binary(max_size=80)), max_size=30)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(messages=MESSAGES, capacity=st.integers(64, 300), pad=st.booleans())
+def test_messages_come_out_as_they_went_in(form, messages, capacity, pad):
+    builder = form.FrameBuilder(capacity)
+    buffer, taken = b"", []
+    for message in messages:
+        if not builder.append(*message):
+            buffer += builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7, 8, capacity if pad else 0)
+            if not builder.append(*message):
+                assert len(message[2]) > capacity - 56
+                continue
+        taken.append(message)
+    buffer += builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
+    out = [
+        (group, first + index, payload)
+        for frame in form.split(buffer)
+        for group, first, _, payloads in frame.messages()
+        for index, payload in enumerate(payloads)
+    ]
+    assert out == taken
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.lists(st.integers(0, 400), max_size=5)), max_size=8),
+    st.integers(64, 300),
+)
+def test_messages_of_any_size_are_cut_and_joined(puts, capacity):
+    outboxes, sent, got = {1: Outbox(1), 2: Outbox(2)}, {1: [], 2: []}, {1: [], 2: []}
+    builder = codec.FrameBuilder(capacity)
+    joiner = Joiner(Limits(), Counters())
+    for group, sizes in puts:
+        payloads = [bytes([len(sent[group]) + index]) * size for index, size in enumerate(sizes)]
+        outboxes[group].put(len(sent[group]), payloads)
+        sent[group] += payloads
+        outboxes[group].fill(builder)
+        receive(builder, joiner, got)
+    while outboxes[1] or outboxes[2]:
+        # Both groups in one frame, each with whatever fragment it is at.
+        for outbox in outboxes.values():
+            outbox.fill(builder)
+        receive(builder, joiner, got)
+    assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
+    assert joiner.open_count == joiner.bytes_reserved == 0
+
+
+def receive(builder, joiner, got):
+    (frame,) = codec.split(builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7))
+    for group, first, flags, payloads in frame.messages():
+        if flags:
+            whole = joiner.add(SENDER, group, first, flags, payloads[0])
+            payloads = [] if whole is None else [whole]
+        got[group] += [(first + index, payload) for index, payload in enumerate(payloads)]
+
+
+@settings(max_examples=250)
+@pytest.mark.parametrize("form", FORMS)
+@given(data=st.one_of(damaged(GOOD_BUFFERS), BUFFERS))
+def test_any_buffer_is_split_or_refused_and_split_ones_are_used_up(form, data):
+    try:
+        frames = form.split(data)
+    except DecodeError:
+        return
+    assert b"".join(frame.to_bytes() for frame in frames) == data
+    for frame in frames:
+        used = sum(14 + sum(2 + len(payload) for payload in run[3]) for run in frame.messages())
+        assert used <= frame.length - 40
+
+
+LIMITS = Limits(message_bytes_max=50, joins_open_max=3, join_bytes_max=100)
+FRAGMENTS = st.tuples(
+    st.integers(1, 2),
+    st.integers(0, 4),
+    st.integers(0, 3),
+    st.sampled_from([1 << 30, 1 << 31, 3 << 30]),
+    st.integers(0, 60),
+    st.binary(min_size=1, max_size=30),
+)
+
+
+@given(st.lists(FRAGMENTS, max_size=60))
+def test_no_fragments_take_a_joiner_past_its_limits(fragments):
+    counters = Counters()
+    joiner = Joiner(LIMITS, counters)
+    for node, group, sequence, flags, total, piece in fragments:
+        payload = total.to_bytes(4, "little") + piece if flags == 1 << 31 else piece
+        whole = joiner.add(Member(NodeId(node), Incarnation(1)), group, sequence, flags, payload)
+        assert whole is None or len(whole) <= LIMITS.message_bytes_max
+        assert joiner.open_count <= LIMITS.joins_open_max
+        assert joiner.bytes_reserved <= LIMITS.join_bytes_max
+        held = sum(len(part) for join in joiner._joins.values() for part in join.pieces)
+        assert held <= joiner.bytes_reserved
+    for node in (1, 2):
+        joiner.forget(Member(NodeId(node), Incarnation(1)))
+    assert joiner.open_count == joiner.bytes_reserved == 0
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        st.integers(-(2**63), 2**64 - 1),
+        st.text(max_size=5),
+        st.binary(max_size=50),
+        st.none(),
+        st.booleans(),
+    ),
+    lambda inner: st.lists(inner, max_size=6),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(sorted(CONTROL_TYPES)),
+    st.one_of(
+        st.binary(max_size=40),
+        st.tuples(st.integers(0, 17), st.lists(ANYTHING, max_size=5)).map(
+            lambda pair: msgspec.msgpack.encode([pair[0], *pair[1]])
+        ),
+    ),
+)
+def test_any_body_of_a_control_frame_is_read_or_refused(kind, body):
+    (frame,) = codec.split(codec.seal_control(kind, 1, 2, 3, 4, 5, 6, 7, body))
+    try:
+        message = decode_control(frame)
+    except DecodeError:
+        return
+    assert type(message) in CONTROL_TYPES[kind]
+    assert message.fault(Limits()) is None
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=type(message)) == message

@@ -1,0 +1,144 @@
+"""The compiled codec and its twin agree on every input: same results, same errors, same words."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from wire_strategies import BUFFERS, FLAGS, GROUPS, PAYLOADS, SEQUENCES, U16, U32, U64, outcome, split_outcome
+
+from vivum.wire import _twin
+
+_codec = pytest.importorskip("vivum.wire._codec", reason="the compiled codec was not built")
+
+# Numbers that callers may get wrong.
+ANY = st.one_of(
+    st.integers(-2, 70),
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([2**16, 2**30, 2**32, 2**64 - 1, 2**64]),
+)
+WRONG = st.sampled_from([None, 1.5, "1", b"1", True])
+KINDS = st.one_of(st.sampled_from([1, 1, 1, 2, 4]), ANY)
+BYTES_LIKE = st.one_of(
+    PAYLOADS, PAYLOADS.map(bytearray), PAYLOADS.map(memoryview), st.sampled_from([None, "text", 5])
+)
+LISTS = st.one_of(
+    st.lists(PAYLOADS, max_size=6), st.lists(BYTES_LIKE, max_size=6), st.lists(PAYLOADS).map(tuple)
+)
+
+
+@settings(max_examples=700)
+@given(BUFFERS)
+def test_splitting_agrees(data):
+    assert split_outcome(_codec, data) == split_outcome(_twin, data)
+
+
+@settings(max_examples=60)
+@given(BUFFERS, st.sampled_from([bytearray, memoryview]))
+def test_splitting_other_buffers_agrees(data, form):
+    assert split_outcome(_codec, form(data)) == split_outcome(_twin, form(data))
+
+
+@settings(max_examples=30)
+@given(BUFFERS)
+def test_splitting_agrees_at_every_length(data):
+    for stop in range(len(data)):
+        assert split_outcome(_codec, data[:stop]) == split_outcome(_twin, data[:stop])
+
+
+HEADERS = st.tuples(U32, U32, U16, U32, U32, SEQUENCES, U64)
+LOOSE_HEADERS = st.one_of(HEADERS, st.tuples(*[st.one_of(U16, U16, U16, ANY, WRONG)] * 7))
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.tuples(GROUPS, SEQUENCES, PAYLOADS)),
+    st.tuples(st.just("append"), st.tuples(st.just(1), st.integers(0, 3), PAYLOADS)),
+    st.tuples(st.just("append"), st.tuples(ANY, ANY, BYTES_LIKE)),
+    st.tuples(st.just("extend"), st.tuples(st.just(1), st.integers(0, 3), st.lists(PAYLOADS, max_size=6))),
+    st.tuples(st.just("extend"), st.tuples(st.one_of(GROUPS, ANY), st.one_of(SEQUENCES, ANY), LISTS, ANY)),
+    st.tuples(st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, PAYLOADS)),
+    st.tuples(
+        st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, BYTES_LIKE, st.one_of(st.none(), ANY))
+    ),
+    st.tuples(
+        st.just("append_fragment"), st.tuples(ANY, ANY, ANY, BYTES_LIKE, st.one_of(st.none(), ANY, WRONG))
+    ),
+    st.tuples(st.just("room"), st.tuples(st.one_of(GROUPS, ANY, WRONG), st.one_of(SEQUENCES, ANY, WRONG))),
+    st.tuples(st.just("seal"), st.tuples(st.just(1), HEADERS, U16, st.one_of(st.just(0), ANY))),
+    st.tuples(
+        st.just("seal"), st.tuples(KINDS, LOOSE_HEADERS, st.one_of(U16, ANY, WRONG), st.one_of(ANY, WRONG))
+    ),
+)
+
+
+@settings(max_examples=500)
+@given(st.one_of(st.sampled_from([64, 100, 300]), ANY, WRONG), st.lists(STEPS, max_size=12))
+def test_packing_agrees(capacity, steps):
+    made = outcome(_twin.FrameBuilder, capacity)
+    compiled = outcome(_codec.FrameBuilder, capacity)
+    if made[0] != "returned":
+        assert made == compiled
+        return
+    twin, compiled = made[1], compiled[1]
+    for name, arguments in steps:
+        if name == "seal":
+            kind, header, *rest = arguments
+            arguments = (kind, *header, *rest)
+        assert outcome(getattr(compiled, name), *arguments) == outcome(getattr(twin, name), *arguments)
+        assert (compiled.size, compiled.count, compiled.empty) == (twin.size, twin.count, twin.empty)
+        assert compiled.room(1, 1) == twin.room(1, 1)
+    sealed = twin.seal(1, 2, 3, 4, 5, 6, 7, 8)
+    assert compiled.seal(1, 2, 3, 4, 5, 6, 7, 8) == sealed
+    assert split_outcome(_twin, sealed)[0] == "returned", "a builder makes only frames that receivers take"
+
+
+@given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))
+def test_control_frames_agree(kind, header, body, key_epoch):
+    arguments = (kind, *header, body, key_epoch)
+    assert outcome(_codec.seal_control, *arguments) == outcome(_twin.seal_control, *arguments)
+
+
+@settings(max_examples=100)
+@given(st.one_of(BUFFERS, BUFFERS.map(bytearray), BYTES_LIKE))
+def test_resending_agrees(frame):
+    assert outcome(_codec.resend, frame) == outcome(_twin.resend, frame)
+
+
+@given(
+    st.binary(max_size=100),
+    st.one_of(st.binary(max_size=100), BYTES_LIKE),
+    st.one_of(st.integers(0, 50), ANY, WRONG),
+)
+def test_xor_agrees(target, source, offset):
+    mine, theirs = bytearray(target), bytearray(target)
+    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_twin.xor_into, theirs, source, offset)
+    assert mine == theirs
+
+
+@given(st.binary(min_size=1, max_size=100), st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
+def test_xor_with_a_part_of_itself_agrees(target, start, stop, offset):
+    mine, theirs = bytearray(target), bytearray(target)
+    source, same = memoryview(mine)[start:stop], memoryview(theirs)[start:stop]
+    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_twin.xor_into, theirs, same, offset)
+    assert mine == theirs
+
+
+@given(
+    st.one_of(st.integers(0, 3), ANY, WRONG),
+    st.one_of(st.integers(1, 200), ANY, WRONG),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "add", "add", "announce", "missing", "skip_to", "__contains__"]),
+            st.one_of(st.integers(0, 20), st.integers(0, 300), ANY, WRONG),
+        ),
+        max_size=40,
+    ),
+)
+def test_windows_agree(first, capacity, steps):
+    made, compiled = (
+        outcome(_twin.SequenceWindow, first, capacity),
+        outcome(_codec.SequenceWindow, first, capacity),
+    )
+    if made[0] != "returned":
+        assert made == compiled
+        return
+    twin, compiled = made[1], compiled[1]
+    for name, number in steps:
+        assert outcome(getattr(compiled, name), number) == outcome(getattr(twin, name), number)
+        assert repr(compiled) == repr(twin)

@@ -1,0 +1,188 @@
+import msgspec
+import pytest
+
+from vivum.core.errors import DecodeError, UsageError
+from vivum.core.limits import Limits
+from vivum.wire.codec import FrameBuilder, seal_control, split
+from vivum.wire.control import (
+    CONTROL_TYPES,
+    XOR_FRAMES_MAX,
+    Ack,
+    ControlMessage,
+    FailureReport,
+    FrameName,
+    GroupView,
+    Heartbeat,
+    Join,
+    Leave,
+    MemberAddress,
+    Nak,
+    Order,
+    OrderedRun,
+    RegionView,
+    Removal,
+    StreamStatus,
+    Subscribe,
+    Token,
+    Unsubscribe,
+    Welcome,
+    Xor,
+    decode_control,
+    encode_control,
+)
+from vivum.wire.kinds import KINDS, Kind
+from vivum.wire.layout import GROUP_MAX
+
+TOP = 2**64 - 1
+RANGES = Limits().ranges_max
+STATUS = StreamStatus(1, 2, 3, 4, 5, (4, 5), (3, 4))
+HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns
+
+SAMPLES = [
+    (Kind.NAK, Nak(3, (1, 2, 5, TOP))),
+    (Kind.ACK, Ack(3, TOP)),
+    (Kind.HEARTBEAT, Heartbeat(1, 1)),
+    (Kind.HEARTBEAT, Heartbeat(0, TOP, 7)),
+    (Kind.TOKEN, Token(1, 2, 3, (STATUS, STATUS))),
+    (Kind.TOKEN, Token(0, 0, 0, ())),
+    (Kind.MEMBERSHIP, Join("a process", "10.0.0.1", 65535)),
+    (Kind.MEMBERSHIP, Welcome("a process", 1, 2)),
+    (Kind.MEMBERSHIP, Leave()),
+    (Kind.MEMBERSHIP, Subscribe(1, ("/swx/NESN", "/ä"))),
+    (Kind.MEMBERSHIP, Unsubscribe(1, (0, GROUP_MAX))),
+    (Kind.MEMBERSHIP, FailureReport(1, 2, 3)),
+    (Kind.MEMBERSHIP, Removal(1, 2)),
+    (Kind.MEMBERSHIP, GroupView(1, 2, "/swx/NESN", ((1, 2), (3, 4)))),
+    (
+        Kind.MEMBERSHIP,
+        RegionView(1, 2, 3, (MemberAddress(1, 1, "h", 1), MemberAddress(2, 1, "h", 2)), (5, 6)),
+    ),
+    (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
+    (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
+]
+
+
+def frame_with(body, kind):
+    return split(seal_control(kind, 1, 2, 3, 4, 5, 0, 6, body))[0]
+
+
+@pytest.mark.parametrize(("kind", "message"), SAMPLES)
+def test_a_message_comes_back_as_it_was(kind, message):
+    (frame,) = split(encode_control(kind, *HEADER, message, sequence=7, key_epoch=8))
+    assert decode_control(frame) == message
+    assert (frame.kind, frame.domain, frame.sender, frame.incarnation) == (kind, 1, 2, 3)
+    assert (frame.region, frame.view, frame.sent_ns, frame.sequence, frame.key_epoch) == (4, 5, 6, 7, 8)
+
+
+def test_every_control_kind_and_every_type_is_covered():
+    assert set(CONTROL_TYPES) == {kind for kind, info in KINDS.items() if not info.has_messages}
+    listed = [each for types in CONTROL_TYPES.values() for each in types]
+    assert sorted(map(repr, listed)) == sorted(map(repr, ControlMessage.__subclasses__()))
+    assert {type(message) for _, message in SAMPLES} == set(listed)
+    tags = [each.__struct_config__.tag for each in listed]
+    assert sorted(tags) == list(range(1, len(tags) + 1)), "tags are unique and none was skipped"
+
+
+@pytest.mark.parametrize(("kind", "message"), SAMPLES)
+def test_a_type_of_another_kind_is_refused_on_both_sides(kind, message):
+    body = msgspec.msgpack.encode(message)
+    for other in set(CONTROL_TYPES) - {kind}:
+        with pytest.raises(DecodeError, match=f"body of {other.name}"):
+            decode_control(frame_with(body, other))
+        with pytest.raises(UsageError, match="carries"):
+            encode_control(other, *HEADER, message)
+
+
+@pytest.mark.parametrize(("kind", "message"), SAMPLES)
+def test_a_body_cut_or_lengthened_at_any_byte_is_refused(kind, message):
+    body = msgspec.msgpack.encode(message)
+    for wrong in [body[:stop] for stop in range(len(body))] + [body + b"\0", body + body]:
+        with pytest.raises(DecodeError):
+            decode_control(frame_with(wrong, kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "reason"),
+    [
+        (Kind.NAK, Nak(1, ()), "asks for nothing"),
+        (Kind.NAK, Nak(1, (1, 2, 3)), "odd in number"),
+        (Kind.NAK, Nak(1, (1, 1)), "do not increase"),
+        (Kind.NAK, Nak(1, (1, 3, 3, 4)), "do not increase"),
+        (Kind.NAK, Nak(1, (5, 6, 1, 2)), "do not increase"),
+        (
+            Kind.NAK,
+            Nak(1, tuple(range(2 * RANGES + 2))),
+            f"{RANGES + 1} ranges; at most ranges_max, {RANGES}",
+        ),
+        (Kind.HEARTBEAT, Heartbeat(2, 1), "stop is below first"),
+        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 5, 4, 6, (), ()),)), "do not increase"),
+        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 4, 3, (), ()),)), "do not increase"),
+        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 0, 9, (1,), ()),)), "odd in number"),
+        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 0, 9, (), (2, 1)),)), "do not increase"),
+        (
+            Kind.MEMBERSHIP,
+            RegionView(1, 1, 1, (MemberAddress(1, 1, "h", 1), MemberAddress(1, 2, "h", 2)), ()),
+            "twice",
+        ),
+        (Kind.ORDER, Order(1, 0, (OrderedRun(1, 1, TOP - 1, 2),)), "of a run go past"),
+        (Kind.ORDER, Order(1, TOP - 1, (OrderedRun(1, 1, 1, 2),)), "positions go past"),
+        (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5),) * 2, bytes(40)), "named twice"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_on_both_sides(kind, message, reason):
+    with pytest.raises(DecodeError, match=reason):
+        decode_control(frame_with(msgspec.msgpack.encode(message), kind))
+    with pytest.raises(UsageError, match=reason):
+        encode_control(kind, *HEADER, message)
+
+
+def test_the_limit_of_ranges_is_the_receivers():
+    frame = frame_with(msgspec.msgpack.encode(Nak(1, (1, 2, 5, 6))), Kind.NAK)
+    assert decode_control(frame, Limits(ranges_max=2))
+    with pytest.raises(DecodeError, match="2 ranges"):
+        decode_control(frame, Limits(ranges_max=1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.NAK, b""),
+        (Kind.NAK, b"\xc1"),
+        (Kind.NAK, b"\xdd\xff\xff\xff\xff"),
+        (Kind.NAK, msgspec.msgpack.encode([1, 1, [1, 2**63, -1]])),
+        (Kind.NAK, msgspec.msgpack.encode([1, 65536, [1, 2]])),
+        (Kind.NAK, msgspec.msgpack.encode([1, True, [1, 2]])),
+        (Kind.NAK, msgspec.msgpack.encode([1, 1, [1.0, 2.0]])),
+        (Kind.NAK, msgspec.msgpack.encode([1, 1, [1, 2], "more"])),
+        (Kind.NAK, msgspec.msgpack.encode([99, 1, [1, 2]])),
+        (Kind.NAK, msgspec.msgpack.encode({"incarnation": 1, "bounds": [1, 2]})),
+        (Kind.ACK, b"\x91" * 60_000),
+        (Kind.MEMBERSHIP, b"\x94\x05\xa2\xff\xfe\xa1h\x01"),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "", "h", 1])),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "n" * 256, "h", 1])),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([9, 1, [GROUP_MAX + 1]])),
+        (Kind.ORDER, msgspec.msgpack.encode([14, 1, 1, [[1, 1, 1, 0]]])),
+        (Kind.XOR, msgspec.msgpack.encode([15, [], bytes(40)])),
+        (Kind.XOR, msgspec.msgpack.encode([15, [[1, 1, 1, 1, 1]], bytes(39)])),
+        (
+            Kind.XOR,
+            msgspec.msgpack.encode([15, [[1, 1, 1, 1, n] for n in range(XOR_FRAMES_MAX + 1)], bytes(40)]),
+        ),
+    ],
+)
+def test_garbage_gives_a_decode_error_and_nothing_else(kind, body):
+    with pytest.raises(DecodeError, match=f"^body of {kind.name}: "):
+        decode_control(frame_with(body, kind))
+
+
+def test_a_frame_of_messages_has_no_control_message():
+    (frame,) = split(FrameBuilder(100).seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7))
+    with pytest.raises(UsageError, match="kind DATA carries messages"):
+        decode_control(frame)
+
+
+def test_how_many_ranges_fit_one_frame_of_ethernet_at_worst():
+    worst = tuple(range(TOP - 2 * 79, TOP))
+    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, worst))) <= 1472
+    one_more = (worst[0] - 2, worst[0] - 1, *worst)
+    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, one_more))) > 1472
