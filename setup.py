@@ -40,7 +40,11 @@ def extensions():
         )
         for name in ("_codec", "_window")
     ]
-    return cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
+    ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
+    for each in ready:
+        # cythonize makes new objects and loses this; without it an editable install wants to copy what was not built.
+        each.optional = True
+    return ready
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuild})

@@ -51,9 +51,7 @@ class History:
 
     def send(self, life: str, sequence: int, *, group: int = 1, view: int = 0) -> MessageSent:
         digest = digest_of(group, life, sequence)
-        return self._add(
-            MessageSent(*self._at(life), group=group, sequence=sequence, view=view, digest=digest)
-        )
+        return self._add(MessageSent(*self._at(life), group=group, sequence=sequence, view=view, digest=digest))
 
     def deliver(
         self,
@@ -79,9 +77,7 @@ class History:
             )
         )
 
-    def everywhere(
-        self, lives: list[str], sender: str, *sequences: int, group: int = 1, view: int = 0
-    ) -> None:
+    def everywhere(self, lives: list[str], sender: str, *sequences: int, group: int = 1, view: int = 0) -> None:
         """Send messages and deliver each at once at all these lives."""
         for sequence in sequences:
             self.send(sender, sequence, group=group, view=view)
@@ -101,17 +97,13 @@ class History:
         return self._add(record)
 
     def failed(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesFailed:
-        return self._add(
-            MessagesFailed(*self._at(life), group=group, sequence=first, stop=stop, cause="silent")
-        )
+        return self._add(MessagesFailed(*self._at(life), group=group, sequence=first, stop=stop, cause="silent"))
 
     def stable(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesStable:
         return self._add(MessagesStable(*self._at(life), group=group, sequence=first, stop=stop))
 
     def queue(self, life: str, depth: int, limit: int) -> QueueMeasured:
-        return self._add(
-            QueueMeasured(*self._at(life), queue="pending", depth=depth, limit=limit, unit="messages")
-        )
+        return self._add(QueueMeasured(*self._at(life), queue="pending", depth=depth, limit=limit, unit="messages"))
 
     def _at(self, life: str) -> tuple[int, int, int]:
         return (len(self.records) * STEP_NS, *parse(life))

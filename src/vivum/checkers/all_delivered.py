@@ -121,15 +121,11 @@ class AllDelivered(Checker):
 
     def on_messages_failed(self, record: MessagesFailed) -> None:
         """Note that the sender was told."""
-        self._stream(record.group, record.node, record.incarnation).failed.add_range(
-            record.sequence, record.stop
-        )
+        self._stream(record.group, record.node, record.incarnation).failed.add_range(record.sequence, record.stop)
 
     def on_messages_stable(self, record: MessagesStable) -> None:
         """Note that the sender's crash is no excuse for these."""
-        self._stream(record.group, record.node, record.incarnation).stable.add_range(
-            record.sequence, record.stop
-        )
+        self._stream(record.group, record.node, record.incarnation).stable.add_range(record.sequence, record.stop)
 
     def conclude(self) -> None:
         """Compare debts and payments of every stay that lasted."""
@@ -149,9 +145,7 @@ class AllDelivered(Checker):
             stream = self._streams[group, node, incarnation] = _Stream()
         return stream
 
-    def _owed(
-        self, receiver: str, stay: _Stay, group: int, sender: tuple[int, int], stream: _Stream
-    ) -> RangeSet:
+    def _owed(self, receiver: str, stay: _Stay, group: int, sender: tuple[int, int], stream: _Stream) -> RangeSet:
         owed = RangeSet()
         for (joins, view), sent in stream.sent.items():
             members = self._views.get((group, view))

@@ -47,9 +47,7 @@ class Violation:
         return f"{self.checker}: {self.what}"
 
 
-RECORD_TYPES: dict[str, type[Record]] = {
-    str(each.__struct_config__.tag): each for each in get_args(TraceRecord)
-}
+RECORD_TYPES: dict[str, type[Record]] = {str(each.__struct_config__.tag): each for each in get_args(TraceRecord)}
 """Every type of record by its kind."""
 
 
@@ -72,9 +70,7 @@ class Checker:
         """Refuse a handler for a kind of record that does not exist: it would never be called."""
         for name in vars(cls):
             if name.startswith("on_") and name.removeprefix("on_") not in RECORD_TYPES:
-                raise TypeError(
-                    f"{cls.__name__}.{name} handles no kind of record; kinds are {', '.join(RECORD_TYPES)}"
-                )
+                raise TypeError(f"{cls.__name__}.{name} handles no kind of record; kinds are {', '.join(RECORD_TYPES)}")
 
     def on_record(self, record: TraceRecord) -> None:
         """Take one record of any kind. `CheckerSet` calls the handlers directly, which is faster."""

@@ -130,9 +130,7 @@ def _fewest_hops(component: list[int], orders: Sequence[Sequence[int]]) -> list[
     return [Hop(hop.order, places[hop.order][hop.start], places[hop.order][hop.stop]) for hop in best]
 
 
-def _shortest_round_trip(
-    start: int, routes: list[list[int]], stops: dict[int, list[tuple[int, int]]]
-) -> list[Hop]:
+def _shortest_round_trip(start: int, routes: list[list[int]], stops: dict[int, list[tuple[int, int]]]) -> list[Hop]:
     """Search breadth first, a hop a level, from a thing back to itself. Each place is passed once."""
     came: dict[int, tuple[int, Hop]] = {}
     passed_from = [len(route) for route in routes]

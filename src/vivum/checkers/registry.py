@@ -44,9 +44,7 @@ def make_checkers(names: Iterable[str]) -> list[Checker]:
     wanted = list(dict.fromkeys(names))
     unknown = [name for name in wanted if name not in CHECKERS]
     if unknown:
-        raise UsageError(
-            f"there is no checker {', '.join(map(repr, unknown))}; checkers are {', '.join(CHECKERS)}"
-        )
+        raise UsageError(f"there is no checker {', '.join(map(repr, unknown))}; checkers are {', '.join(CHECKERS)}")
     return [CHECKERS[name]() for name in wanted]
 
 

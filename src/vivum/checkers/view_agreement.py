@@ -28,14 +28,8 @@ class ViewAgreement(Checker):
         which = f"view {record.view} of group {record.group}"
         first = self._views.setdefault((record.group, record.view), record)
         if first.members != record.members:
-            other = (
-                "in another order"
-                if sorted(first.members) == sorted(record.members)
-                else "with other members"
-            )
-            self.report(
-                f"{who} installed {which} {other} than {first.node}.{first.incarnation} did", first, record
-            )
+            other = "in another order" if sorted(first.members) == sorted(record.members) else "with other members"
+            self.report(f"{who} installed {which} {other} than {first.node}.{first.incarnation} did", first, record)
         life = (record.node, record.incarnation, record.group)
         before = self._last.get(life)
         if record.view <= (0 if before is None else before.view):

@@ -1,7 +1,7 @@
 """`vivum demo`: a small cluster, simulated and drawn in the terminal.
 
-It grows with the system. Today it runs the built-in scenario `quickstart`, slowed down to be watched, tells what goes wrong
-as it goes wrong, and ends with the verdict of the checkers.
+It grows with the system. Today it runs the built-in scenario `quickstart`, slowed down to be watched, tells what goes
+wrong as it goes wrong, and ends with the verdict of the checkers.
 """
 
 import time
@@ -85,8 +85,10 @@ def demo(
 def _picture(world: World, watcher: _Watcher) -> RenderableType:
     most = max((_delivered(host) for host in world.hosts.values()), default=1) or 1
     table = Table(box=None, pad_edge=False)
-    for title, justify in (("node", "right"), ("state", "left"), ("delivered", "left"), ("", "right"), ("lost", "right"), ("repaired", "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for title in ("node", "state", "delivered"):
+        table.add_column(title)
+    for title in ("", "lost", "repaired"):
+        table.add_column(title, justify="right")
     for number, host in world.hosts.items():
         delivered = _delivered(host)
         repaired = host.node.counters.repairs_received if host.node is not None else 0

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
 from vivum.core.errors import UsageError
-from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, TraceRecord, Tracer
+from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import SWARM, built_in_names, find_scenario
 from vivum.sim.swarm import run_swarm
 from vivum.sim.timeline import line_of

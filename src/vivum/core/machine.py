@@ -11,9 +11,9 @@ simulator, the asyncio runtime, a test) feeds it and carries out what it asks fo
 
 Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty of
 datagrams, then ask for the deadline again; `on_timer` may come late or for nothing. Datagrams are sealed inside
-`take_output()`, so a control frame made there carries the state of that instant (seed 004, section 6: act on fresh state).
-New data is pulled: no more of it is sealed than `room_bytes`, what the network would take now. Control frames,
-repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
+`take_output()`, so a control frame made there carries the state of that instant (seed 004, section 6: act on fresh
+state). New data is pulled: no more of it is sealed than `room_bytes`, what the network would take now. Control
+frames, repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
@@ -104,7 +104,7 @@ ROOM_BYTES_UNLIMITED = 1 << 62
 """Room of a network that takes everything, as in tests."""
 
 EMPTY_OUTPUT = Output()
-"""What a machine hands over when there is nothing, always this object: a driver may compare by identity. Never filled."""
+"""What a machine hands over when there is nothing: always this object, so that a driver may ask `is`. Never filled."""
 
 
 class Machine(Protocol):

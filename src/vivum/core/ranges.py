@@ -8,6 +8,7 @@ answers membership, and an update is one slice assignment.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 
 class RangeSet:
@@ -24,7 +25,7 @@ class RangeSet:
     def from_bounds(cls, bounds: Sequence[int]) -> "RangeSet":
         """Take over a flat list of bounds, as `bounds()` gives it. Refuses a list that is not one."""
         result = cls()
-        if len(bounds) % 2 or any(a >= b for a, b in zip(bounds, bounds[1:], strict=False)):
+        if len(bounds) % 2 or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError("bounds of a RangeSet must be an even number of strictly increasing integers")
         result._bounds = list(bounds)
         return result

@@ -111,7 +111,7 @@ class MessagesLost(Record, frozen=True, gc=False, tag="messages_lost"):
 
 
 class FrameSent(Record, frozen=True, gc=False, tag="frame_sent"):
-    """A datagram left the node. `destination` is `"host:port"` or `"#channel"`; `frame` is the name of its first frame's kind."""
+    """A datagram left the node, to `"host:port"` or `"#channel"`. `frame` names the kind of its first frame."""
 
     destination: str
     frame: str

@@ -13,7 +13,7 @@ class DriftingClock:
     __slots__ = ("_drift_ppm", "_offset_ns")
 
     def __init__(self, offset_ns: int = 0, drift_ppm: int = 0) -> None:
-        assert -MILLION < drift_ppm, "a clock does not run backwards"
+        assert drift_ppm > -MILLION, "a clock does not run backwards"
         self._offset_ns = offset_ns
         self._drift_ppm = drift_ppm
 

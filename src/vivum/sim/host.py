@@ -1,7 +1,7 @@
 """A simulated computer: a socket buffer, a processor, a clock, and one node that runs on it.
 
-What it models is what decides speed and loss in the seed documents: handling costs time, what arrives meanwhile waits in a
-bounded socket buffer and overflows it, a sleeping process reads nothing. As the real driver does, it drains the
+What it models is what decides speed and loss in the seed documents: handling costs time, what arrives meanwhile waits
+in a bounded socket buffer and overflows it, a sleeping process reads nothing. As the real driver does, it drains the
 socket into its own bounded memory before it handles anything, handles by priority, and pulls new data only while the
 interface has room.
 """

@@ -1,9 +1,9 @@
 """The network between hosts: a switch with one full-duplex link to each host.
 
-A datagram waits for its turn at the sender's interface, crosses the switch, and waits for its turn at the link to each
-receiver. Multicast is one send and many arrivals. A switched network does not reorder what takes one path, so reordering,
-like duplication, is a fault that is switched on. Most loss is not here: it happens in the receive buffer of a
-busy host (seed 004, section 6, rule 2.2), which `host` models.
+A datagram waits for its turn at the sender's interface, crosses the switch, and waits for its turn at the link to
+each receiver. Multicast is one send and many arrivals. A switched network does not reorder what takes one path, so
+reordering, like duplication, is a fault that is switched on. Most loss is not here: it happens in the receive buffer
+of a busy host (seed 004, section 6, rule 2.2), which `host` models.
 
 Sizes on the wire count headers: 28 bytes of UDP and IP, and 38 bytes of Ethernet (preamble and gap included) for each
 packet of 1,500 bytes.

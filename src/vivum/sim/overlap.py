@@ -1,7 +1,8 @@
 """Patterns of overlap: which node is in which group.
 
-Seed 004, section 2: replicated components give groups that overlap exactly (`identical`); services that share nodes give a
-hierarchy (`hierarchical`, Figure 1); an application that lays its groups out as it likes gives neither (`random`).
+Seed 004, section 2: replicated components give groups that overlap exactly (`identical`); services that share nodes
+give a hierarchy (`hierarchical`, Figure 1); an application that lays its groups out as it likes gives neither
+(`random`).
 """
 
 from collections.abc import Sequence

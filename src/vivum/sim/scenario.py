@@ -178,9 +178,9 @@ def _decode_unit(wanted: type, value: Any) -> Any:
             raise ValueError(str(error)) from error
     if wanted is Bandwidth:
         for unit, size in _BANDWIDTH_UNITS.items():
-            if isinstance(value, str) and value.endswith(unit) and value[: -len(unit)].strip().isdigit():
-                if bits := int(value[: -len(unit)]) * size:
-                    return Bandwidth(bits)
+            number = value.removesuffix(unit).strip() if isinstance(value, str) and value.endswith(unit) else ""
+            if number.isdecimal() and int(number):
+                return Bandwidth(int(number) * size)
         raise ValueError(f"Expected a bandwidth such as '100Mbit' (kbit, Mbit, Gbit), got {value!r}")
     raise NotImplementedError(wanted)  # pragma: no cover - a new unit without its decoder
 
@@ -203,7 +203,7 @@ def _check_sense(scenario: Scenario, name: str) -> None:
     for index, traffic in enumerate(scenario.traffic):
         senders = [traffic.senders] if isinstance(traffic.senders, int) else traffic.senders
         if max(senders, default=0) > scenario.nodes:
-            refuse(f"traffic[{index}].senders", f"{max(senders)} of {scenario.nodes} nodes; nodes are 1 to {scenario.nodes}")
+            refuse(f"traffic[{index}].senders", f"{max(senders)}; nodes are 1 to {scenario.nodes}")
     for index, fault in enumerate(scenario.faults):
         if max(fault.nodes, default=0) > scenario.nodes:
             refuse(f"faults[{index}].nodes", f"{max(fault.nodes)}; nodes are 1 to {scenario.nodes}")

@@ -1,13 +1,14 @@
 """The swarm: worlds made up from a seed, to find what nobody thought of.
 
 A seed decides the number of nodes, the groups, the traffic, the network and the faults. Every world has a safety
-phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must have been delivered
-or reported. `vivum sim run swarm --seed N` replays one.
+phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must
+have been delivered or reported. `vivum sim run swarm --seed N` replays one.
 """
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
@@ -34,7 +35,7 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
     rng = RandomSource(seed).fork("swarm")
     nodes = rng.randint(2, 9)
     duration_ns = rng.randint(1, 4) * SECOND
-    pattern = rng.choice(["identical", "hierarchical", "random"])
+    patterns: list[Literal["identical", "hierarchical", "random"]] = ["identical", "hierarchical", "random"]
     bandwidth_bps = rng.choice([10, 100, 1000]) * 1_000_000
     return Scenario(
         nodes=nodes,
@@ -57,7 +58,7 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
             clock_offset=Duration(rng.choice([0, SECOND])),
             clock_drift_ppm=rng.choice([0, 200]),
         ),
-        groups=GroupsSpec(count=rng.randint(1, 6), pattern=pattern, members=rng.randint(1, nodes)),
+        groups=GroupsSpec(count=rng.randint(1, 6), pattern=rng.choice(patterns), members=rng.randint(1, nodes)),
         traffic=tuple(_make_up_traffic(rng, nodes, bandwidth_bps) for _ in range(rng.randint(1, 2))),
         faults=tuple(_make_up_fault(rng, nodes, duration_ns) for _ in range(rng.randint(0, 6))),
     )

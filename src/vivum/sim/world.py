@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from vivum.checkers.checker import Violation
-from vivum.checkers.registry import CheckerSet
-from vivum.checkers.registry import make_checkers
+from vivum.checkers.registry import CheckerSet, make_checkers
 from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
 from vivum.core.randomness import RandomSource

@@ -25,9 +25,7 @@ FORMAT_KEY = b"vivum.trace"
 FORMAT = b"1"
 """Version of the table, in each file's metadata. Raised when a column's meaning changes, not for new ones."""
 
-RECORD_TYPES: dict[str, type[Record]] = {
-    str(each.__struct_config__.tag): each for each in get_args(TraceRecord)
-}
+RECORD_TYPES: dict[str, type[Record]] = {str(each.__struct_config__.tag): each for each in get_args(TraceRecord)}
 """Every type of record by its kind."""
 
 FIELDS: dict[type[Record], tuple[str, ...]] = {each: each.__struct_fields__ for each in RECORD_TYPES.values()}
@@ -41,9 +39,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise UsageError(
-            "traces in files need pyarrow; install it with: pip install 'vivum[spark]'"
-        ) from error
+        raise UsageError("traces in files need pyarrow; install it with: pip install 'vivum[spark]'") from error
     return pyarrow
 
 
@@ -54,9 +50,7 @@ def column_types() -> dict[str, Any]:
         for each in msgspec.structs.fields(record_type):
             known = columns.setdefault(each.name, each.type)
             if known != each.type:
-                raise TypeError(
-                    f"{record_type.__name__}.{each.name} is {each.type}, but {known} in other records"
-                )
+                raise TypeError(f"{record_type.__name__}.{each.name} is {each.type}, but {known} in other records")
     return columns
 
 
@@ -66,9 +60,6 @@ def trace_schema() -> Any:
     types = {int: pyarrow.int64(), str: pyarrow.string(), tuple[str, ...]: pyarrow.list_(pyarrow.string())}
     always = {POSITION, KIND, *Record.__struct_fields__}
     return pyarrow.schema(
-        [
-            pyarrow.field(name, types[each], nullable=name not in always)
-            for name, each in column_types().items()
-        ],
+        [pyarrow.field(name, types[each], nullable=name not in always) for name, each in column_types().items()],
         metadata={FORMAT_KEY: FORMAT},
     )

@@ -57,13 +57,9 @@ _FILE = re.compile(r"(?P<label>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<number>[0-9]{6,})
 class TraceWriter:
     """A tracer that writes Parquet files. A directory holds one run; each writer has its own label."""
 
-    def __init__(
-        self, directory: str | os.PathLike[str], label: str, *, rows_per_file: int = ROWS_PER_FILE
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], label: str, *, rows_per_file: int = ROWS_PER_FILE) -> None:
         if _FILE.fullmatch(f"{label}-000000.parquet") is None:
-            raise UsageError(
-                f"{label!r} cannot be the label of a trace; use letters, digits, '.', '_' and '-'"
-            )
+            raise UsageError(f"{label!r} cannot be the label of a trace; use letters, digits, '.', '_' and '-'")
         if rows_per_file < 1:
             raise UsageError(f"rows_per_file is {rows_per_file}; it must be at least 1")
         self.directory = Path(directory)
@@ -202,9 +198,7 @@ def read_trace(path: str | os.PathLike[str]) -> Iterator[TraceRecord]:
     try:
         path.stat()
         # Shorter names first: number 1,000,000 comes behind 999,999.
-        found = (
-            sorted(path.iterdir(), key=lambda each: (len(each.name), each.name)) if path.is_dir() else [path]
-        )
+        found = sorted(path.iterdir(), key=lambda each: (len(each.name), each.name)) if path.is_dir() else [path]
     except OSError as error:
         raise _cannot_read(path, error) from error
     writers: dict[str, list[Path]] = {}
@@ -213,9 +207,7 @@ def read_trace(path: str | os.PathLike[str]) -> Iterator[TraceRecord]:
         if label is not None:
             writers.setdefault(label, []).append(each)
     if not writers:
-        raise StorageError(
-            f"{path} holds no trace; give a directory that a TraceWriter wrote, or one of its files"
-        )
+        raise StorageError(f"{path} holds no trace; give a directory that a TraceWriter wrote, or one of its files")
     streams = [chain.from_iterable(map(_read_file, files)) for files in writers.values()]
     return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time_ns"))
 
@@ -243,9 +235,7 @@ def _records(batch: Any, path: Path) -> Iterable[TraceRecord]:
     for kind in kinds.unique().to_pylist():
         record_type = RECORD_TYPES.get(kind)
         if record_type is None:
-            raise StorageError(
-                f"{path} has records of kind {kind!r}, which this version does not know; update vivum"
-            )
+            raise StorageError(f"{path} has records of kind {kind!r}, which this version does not know; update vivum")
         places = pyarrow.compute.indices_nonzero(pyarrow.compute.equal(kinds, kind))
         alike = batch.take(places)
         columns = [alike.column(name).to_pylist() for name in FIELDS[record_type]]
@@ -269,9 +259,7 @@ def _cannot_write(path: Path, error: Exception) -> StorageError:
 
 
 def _cannot_read(path: Path, error: Exception) -> StorageError:
-    return StorageError(
-        f"cannot read the trace {path}: {_cause(error)}; check the path, or remove the damaged file"
-    )
+    return StorageError(f"cannot read the trace {path}: {_cause(error)}; check the path, or remove the damaged file")
 
 
 def _cause(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Two machines joined by a fake link, in virtual time.
 
-The link delivers everything after a fixed delay, in order, unless `drop` says otherwise. What each machine delivered and
-told is kept for the test to look at:
+The link delivers everything after a fixed delay, in order, unless `drop` says otherwise. What each machine delivered
+and told is kept for the test to look at:
 
     pair = Pair(alice, bob)
     pair.submit(pair.a, SendMessages(...))

@@ -74,7 +74,7 @@ def receive(builder, joiner, got):
         got[group] += [(first + index, payload) for index, payload in enumerate(payloads)]
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @pytest.mark.parametrize("form", FORMS)
 @given(data=st.one_of(damaged(GOOD_BUFFERS), BUFFERS))
 def test_any_buffer_is_split_or_refused_and_split_ones_are_used_up(form, data):

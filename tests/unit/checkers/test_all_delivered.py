@@ -18,9 +18,7 @@ def _owing() -> History:
 
 
 def test_a_debt_names_receiver_sender_and_count() -> None:
-    assert _what(_owing()) == [
-        "2.1 never delivered 2 messages of 1.1 in group 1, the first 2, and nobody was told"
-    ]
+    assert _what(_owing()) == ["2.1 never delivered 2 messages of 1.1 in group 1, the first 2, and nobody was told"]
 
 
 def test_telling_the_receiver_pays() -> None:
@@ -38,9 +36,7 @@ def test_telling_the_sender_pays() -> None:
 def test_telling_of_half_pays_half() -> None:
     history = _owing()
     history.failed("1.1", 2, 3)
-    assert _what(history) == [
-        "2.1 never delivered 1 messages of 1.1 in group 1, the first 3, and nobody was told"
-    ]
+    assert _what(history) == ["2.1 never delivered 1 messages of 1.1 in group 1, the first 3, and nobody was told"]
 
 
 def test_nothing_is_owed_to_those_who_leave_or_die() -> None:
@@ -95,9 +91,7 @@ def test_messages_of_a_dead_sender_are_not_owed_unless_it_said_they_were_stable(
     history = _owing()
     history.stable("1.1", 1, 3)
     history.stop("1.1")
-    assert _what(history) == [
-        "2.1 never delivered 1 messages of 1.1 in group 1, the first 2, and nobody was told"
-    ]
+    assert _what(history) == ["2.1 never delivered 1 messages of 1.1 in group 1, the first 2, and nobody was told"]
 
 
 def test_only_members_of_the_view_of_sending_are_owed_where_that_view_is_known() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.thorough import thorough
 from vivum.checkers.checker import message_of
 from vivum.checkers.registry import check_history
 from vivum.observe.trace import GroupJoined, MessageDelivered, MessageSent, TraceRecord
@@ -145,6 +146,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
+@thorough
 @given(histories())
 def test_causal_agrees_with_a_dumb_oracle(history: History) -> None:
     late = [history.records[place] for place in sorted(_oracle(history.records))]

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from planted.history import History
+from planted.thorough import thorough
 from vivum.checkers.checker import message_of
 from vivum.checkers.clocks import in_causal_order
 from vivum.observe.trace import MessageDelivered, MessageSent, TraceRecord
@@ -76,6 +77,7 @@ def skewed(draw: st.DrawFn) -> list[TraceRecord]:
     return sorted(records, key=lambda record: record.time_ns)
 
 
+@thorough
 @given(skewed())
 def test_every_delivery_comes_behind_its_send_and_every_life_keeps_its_order(
     records: list[TraceRecord],
@@ -88,7 +90,5 @@ def test_every_delivery_comes_behind_its_send_and_every_life_keeps_its_order(
         elif isinstance(record, MessageDelivered):
             assert message_of(record) in sent
     for node in (1, 2, 3):
-        assert [each for each in ordered if each.node == node] == [
-            each for each in records if each.node == node
-        ]
+        assert [each for each in ordered if each.node == node] == [each for each in records if each.node == node]
     assert len(ordered) == len(records)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.thorough import thorough
 from vivum.checkers.fifo import Fifo
 from vivum.checkers.registry import check_history
 from vivum.checkers.sender_order import SenderOrder
@@ -118,6 +119,7 @@ def _oracle(records: list[TraceRecord]) -> bool:
     return True
 
 
+@thorough
 @given(_steps)
 def test_fifo_agrees_with_a_dumb_oracle(steps: list[tuple[str, int, int]]) -> None:
     history = History()

@@ -12,9 +12,7 @@ from vivum.observe.trace import FrameSent, MessageDelivered, QueueMeasured
 def test_an_unknown_name_is_refused_with_all_that_are_allowed() -> None:
     with pytest.raises(UsageError) as caught:
         make_checkers(["fifo", "fifa"])
-    assert str(caught.value).startswith(
-        "there is no checker 'fifa'; checkers are no_duplicate, no_creation, "
-    )
+    assert str(caught.value).startswith("there is no checker 'fifa'; checkers are no_duplicate, no_creation, ")
 
 
 def test_a_name_given_twice_makes_one_checker_and_each_call_makes_new_ones() -> None:

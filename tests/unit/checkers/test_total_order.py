@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.thorough import thorough
 from vivum.checkers.cycles import Hop, find_cycles
 from vivum.checkers.registry import check_history
 from vivum.checkers.total_order import TotalOrder
@@ -58,9 +59,7 @@ def test_two_stays_of_one_life_are_not_compared() -> None:
 
 def test_a_witness_is_the_very_record_with_its_time_and_view() -> None:
     history = History()
-    records = [
-        history.deliver("1.1", "9.1", sequence, view=view) for sequence, view in ((1, 1), (2, 1), (3, 2))
-    ]
+    records = [history.deliver("1.1", "9.1", sequence, view=view) for sequence, view in ((1, 1), (2, 1), (3, 2))]
     other = [history.deliver("2.1", "9.1", sequence, view=3) for sequence in (3, 1)]
     (violation,) = check_history(history.records, ["total_order"])
     assert violation.witnesses == (records[0], records[2], *other)
@@ -77,6 +76,7 @@ _orders = st.lists(
 )
 
 
+@thorough
 @given(_orders)
 def test_total_order_agrees_with_a_dumb_oracle(orders: list[list[int]]) -> None:
     # There is an order when one of all permutations agrees with every receiver.
@@ -90,6 +90,7 @@ def test_total_order_agrees_with_a_dumb_oracle(orders: list[list[int]]) -> None:
     assert (checker.finish() == []) == fits
 
 
+@thorough
 @given(_orders)
 def test_a_witness_is_a_cycle_with_the_fewest_hops(orders: list[list[int]]) -> None:
     before = {(a, b) for order in orders for place, a in enumerate(order) for b in order[place + 1 :]}

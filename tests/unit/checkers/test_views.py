@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.thorough import thorough
 from vivum.checkers.checker import message_of
 from vivum.checkers.registry import check_history
 from vivum.observe.trace import GroupLeft, MessageDelivered, TraceRecord, ViewInstalled
@@ -21,9 +22,7 @@ def test_numbers_rise_across_leaving_and_joining_again() -> None:
     history.leave("1.1")
     history.join("1.1")
     history.view("1.1", 4, "1.1")
-    assert _what(history, "view_agreement") == [
-        "1.1 installed view 4 of group 1 after view 4; numbers must rise"
-    ]
+    assert _what(history, "view_agreement") == ["1.1 installed view 4 of group 1 after view 4; numbers must rise"]
 
 
 def test_a_new_life_may_install_lower_numbers_and_numbers_may_be_skipped() -> None:
@@ -131,6 +130,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
+@thorough
 @given(histories())
 def test_virtual_synchrony_agrees_with_a_dumb_oracle(history: History) -> None:
     assert (check_history(history.records, ["virtual_synchrony"]) == []) == _oracle(history.records)

@@ -67,9 +67,7 @@ def test_forks_are_not_correlated() -> None:
 
 
 def test_draws_are_the_same_in_another_process_with_another_hash_seed() -> None:
-    program = (
-        "from vivum.core.randomness import RandomSource as R; print(R('s').fork('node', 3).getrandbits(128))"
-    )
+    program = "from vivum.core.randomness import RandomSource as R; print(R('s').fork('node', 3).getrandbits(128))"
     answers = set()
     for hash_seed in ("0", "1", "4242"):
         environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}

@@ -19,9 +19,7 @@ def test_every_counter_starts_at_0_and_says_its_unit_and_meaning() -> None:
 def test_no_two_counters_have_the_same_meaning() -> None:
     meanings = [meaning for _, _, meaning in counter_list() if not meaning.startswith("Such")]
     alike = {each for each in meanings if meanings.count(each) > 1}
-    assert alike <= {
-        "Payload of those datagrams, without UDP and IP headers"
-    }  # Of those received, of those sent.
+    assert alike <= {"Payload of those datagrams, without UDP and IP headers"}  # Of those received, of those sent.
 
 
 def test_adding_adds_every_counter_and_leaves_the_other_alone() -> None:

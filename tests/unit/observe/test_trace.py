@@ -39,9 +39,7 @@ def test_a_field_name_has_one_type_in_all_records() -> None:
     types: dict[str, object] = {}
     for record_type in TYPES:
         for field in msgspec.structs.fields(record_type):
-            assert types.setdefault(field.name, field.type) == field.type, (
-                f"{record_type.__name__}.{field.name}"
-            )
+            assert types.setdefault(field.name, field.type) == field.type, f"{record_type.__name__}.{field.name}"
 
 
 def test_fields_are_of_types_that_files_can_hold() -> None:

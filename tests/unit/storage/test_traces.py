@@ -50,9 +50,7 @@ def one_of_each() -> list[TraceRecord]:
     ]
 
 
-def write(
-    directory: Path, records: list[TraceRecord], label: str = "sim", rows_per_file: int = 1_000
-) -> None:
+def write(directory: Path, records: list[TraceRecord], label: str = "sim", rows_per_file: int = 1_000) -> None:
     with TraceWriter(directory, label, rows_per_file=rows_per_file) as trace:
         for record in records:
             trace(record)
@@ -233,9 +231,7 @@ def test_a_kind_of_a_later_version_is_refused_by_name(tmp_path: Path) -> None:
     table = pq.read_table(path)
     kinds = pa.array(["group_teleported"])
     pq.write_table(table.set_column(1, table.schema.field("kind"), kinds), path)
-    with pytest.raises(
-        StorageError, match="records of kind 'group_teleported', which this version does not know"
-    ):
+    with pytest.raises(StorageError, match="records of kind 'group_teleported', which this version does not know"):
         list(read_trace(path))
 
 
@@ -247,15 +243,11 @@ def test_without_pyarrow_one_sentence_says_how_to_get_it(tmp_path: Path) -> None
         f"try: TraceWriter({str(tmp_path)!r}, 'sim')\n"
         "except UsageError as error: print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=_with_path()
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=_with_path())
     assert done.stdout == "traces in files need pyarrow; install it with: pip install 'vivum[spark]'\n"
 
 
-def test_a_large_history_is_read_in_batches_and_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_history_is_read_in_batches_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vivum.storage.traces.ROWS_PER_READ", 7)
     history = History()
     for sequence in range(50):

@@ -1,7 +1,7 @@
 """The reference protocol as one machine: streams, timers, and what to say when asked.
 
-Design note: `docs/design/reference.md`. The machine notes *that* an ACK, NAK, heartbeat or repair is due and makes the frame in
-`take_output`, from the state of that moment.
+Design note: `docs/design/reference.md`. The machine notes *that* an ACK, NAK, heartbeat or repair is due and makes
+the frame in `take_output`, from the state of that moment.
 """
 
 from collections.abc import Callable, Mapping

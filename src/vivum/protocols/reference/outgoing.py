@@ -2,8 +2,8 @@
 
 Knows nothing of sockets or timers: the machine above asks it for frames and hands it what ACKs and NAKs say.
 
-Invariants: `first <= next_frame`; in reliable mode exactly the frames `first <= n < next_frame` are kept; no member that
-is waited for has a prefix below `first`.
+Invariants: `first <= next_frame`; in reliable mode exactly the frames `first <= n < next_frame` are kept; no member
+that is waited for has a prefix below `first`.
 """
 
 from collections import deque

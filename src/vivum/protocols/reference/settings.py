@@ -32,7 +32,7 @@ class ReferenceSettings:
         1024,
         unit="frames",
         why="A tenth of a second at 10,000 frames/s, several acknowledgement delays.",
-        effect="At the limit nothing new is sealed, messages wait in the pending queue. More takes memory at sender and receivers.",
+        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
     )
     pending_bytes_max: int = setting(
         1024 * 1024,

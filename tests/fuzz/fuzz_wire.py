@@ -1,0 +1,112 @@
+"""Coverage-guided fuzzing of all that reads remote bytes: split, messages, control bodies.
+
+    python tests/fuzz/fuzz_wire.py --seconds 60 [--runs N] [--seed N] [--corpus DIR]
+
+Coverage is taken from the Python twin, which has the same branches as the compiled codec; the compiled one runs
+beside it on every input and must do the same. A finding is printed with its input and the exit code is not 0;
+libFuzzer leaves the input in a file `crash-*` here, and `--replay FILE` runs it again.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["vivum.wire"]):
+    from vivum.wire import _twin, control
+
+from vivum.core.errors import DecodeError
+from vivum.core.limits import Limits
+from vivum.wire.kinds import KINDS, Kind
+
+try:
+    from vivum.wire import _codec
+except ImportError:
+    _codec = None
+
+LIMITS = Limits(ranges_max=8)
+
+
+def view(split, data):
+    """All that a form of the codec says about a buffer."""
+    try:
+        frames = split(data)
+    except DecodeError as error:
+        return type(error).__name__, str(error)
+    return "frames", [
+        (
+            *(repr(frame), frame.stream, frame.start, frame.body_stop, frame.domain, frame.key_epoch),
+            *(frame.sent_ns, frame.messages(), frame.body(), frame.to_bytes()),
+        )
+        for frame in frames
+    ]
+
+
+def check(data):
+    """Do with a buffer what a node does, in both forms; anything but a `DecodeError` is a finding."""
+    seen = view(_twin.split, data)
+    if _codec is not None:
+        compiled = view(_codec.split, data)
+        assert compiled == seen, f"the twins disagree: {compiled} and {seen}"
+    if seen[0] != "frames":
+        return
+    frames = _twin.split(data)
+    assert b"".join(frame.to_bytes() for frame in frames) == data
+    for frame in frames:
+        if not KINDS[frame.kind].has_messages:
+            try:
+                message = control.decode_control(frame, LIMITS)
+            except DecodeError:
+                continue
+            assert type(message) in control.CONTROL_TYPES[frame.kind]
+
+
+def seeds():
+    """Buffers to begin from: one of each sort, so that not every header must be found by chance."""
+    builder = _twin.FrameBuilder(300)
+    builder.extend(1, 0, [b"one", b"two", b""])
+    builder.append(2, 9, b"three")
+    builder.append_fragment(1, 3, _twin.FLAG_MORE, b"begin", total=1000)
+    data = builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7, 0, 200)
+    yield data
+    yield data + _twin.resend(data)
+    header = (1, 2, 3, 4, 5, 6)
+    status = control.StreamStatus(1, 2, 3, 4, 9, (4, 5), (3, 4))
+    address = control.MemberAddress(1, 2, "host", 7)
+    for kind, message in [
+        (Kind.NAK, control.Nak(1, (1, 2, 5, 9))),
+        (Kind.HEARTBEAT, control.Heartbeat(1, 2, 3)),
+        (Kind.TOKEN, control.Token(1, 2, 3, (status,))),
+        (Kind.MEMBERSHIP, control.Subscribe(1, ("/a", "/b"))),
+        (Kind.MEMBERSHIP, control.RegionView(1, 2, 3, (address,), (5,))),
+        (Kind.ORDER, control.Order(1, 2, (control.OrderedRun(1, 2, 3, 4),))),
+        (Kind.XOR, control.Xor((control.FrameName(1, 2, 3, 4, 5),), bytes(40))),
+    ]:
+        yield control.encode_control(kind, *header, message)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=60, help="stop after so many (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=-1, help="stop after so many inputs")
+    parser.add_argument("--seed", type=int, default=1, help="of the fuzzer's choices (default %(default)s)")
+    parser.add_argument("--corpus", type=Path, help="folder of inputs to begin from and to add to")
+    parser.add_argument("--replay", type=Path, help="run one input and stop")
+    options = parser.parse_args()
+    if options.replay is not None:
+        check(options.replay.read_bytes())
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus = options.corpus or Path(scratch)
+        corpus.mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(seeds()):
+            (corpus / f"seed-{number}").write_bytes(data)
+        limits = [f"-max_total_time={options.seconds}", f"-runs={options.runs}", f"-seed={options.seed}"]
+        atheris.Setup([sys.argv[0], *limits, "-max_len=600", "-timeout=10", str(corpus)], check)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
