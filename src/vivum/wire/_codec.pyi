@@ -107,9 +107,7 @@ class FrameBuilder:
 
         It continues the open run if it is the next message of the same group, else it opens a run.
         """
-    def extend(
-        self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0
-    ) -> int:
+    def extend(self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0) -> int:
         """Put in as many as fit, from index `start` on; return the index of the first that did not.
 
         `payloads[i]` has sequence `first_sequence + i`, whatever `start` is: go on with the returned index.

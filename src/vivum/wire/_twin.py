@@ -180,8 +180,8 @@ def split(data: Buffer) -> list[Frame]:
             raise refusals.wrong_version(data[at], at)
         if left < HEADER_BYTES:
             raise refusals.torn_header(at, left)
-        _, kind, length, domain, sender, incarnation, epoch, region, view, sequence, sent_ns = (
-            HEADER.unpack_from(data, at)
+        _, kind, length, domain, sender, incarnation, epoch, region, view, sequence, sent_ns = HEADER.unpack_from(
+            data, at
         )
         if kind not in KNOWN_KINDS:
             raise refusals.unknown_kind(kind, at)
@@ -235,9 +235,7 @@ def _header(
     require(sequence, "sequence", 0, SEQUENCE_MAX)
     require(sent_ns, "sent_ns", 0, U64_MAX)
     require(key_epoch, "key_epoch", 0, U16_MAX)
-    return HEADER.pack(
-        VERSION, kind, length, domain, sender, incarnation, key_epoch, region, view, sequence, sent_ns
-    )
+    return HEADER.pack(VERSION, kind, length, domain, sender, incarnation, key_epoch, region, view, sequence, sent_ns)
 
 
 class FrameBuilder:
@@ -279,10 +277,7 @@ class FrameBuilder:
 
     def _continues(self, group: int, sequence: int) -> bool:
         return (
-            self._run >= 0
-            and group == self._run_group
-            and sequence == self._run_next
-            and self._run_count < COUNT_MAX
+            self._run >= 0 and group == self._run_group and sequence == self._run_next and self._run_count < COUNT_MAX
         )
 
     def _put(self, group: int, sequence: int, payload: bytes) -> bool:
@@ -312,9 +307,7 @@ class FrameBuilder:
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         return self._put(group, sequence, bytes_of(payload, "payload"))
 
-    def extend(
-        self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0
-    ) -> int:
+    def extend(self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0) -> int:
         """Put in as many as fit; return the index of the first that did not."""
         require(group, "group", 0, GROUP_MAX)
         require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
@@ -327,9 +320,7 @@ class FrameBuilder:
         size, count, run = len(self._body), self._count, self._run
         run_group, run_count, run_next = self._run_group, self._run_count, self._run_next
         try:
-            while index < stop and self._put(
-                group, first_sequence + index, bytes_of(payloads[index], "payload")
-            ):
+            while index < stop and self._put(group, first_sequence + index, bytes_of(payloads[index], "payload")):
                 index += 1
         except BaseException:
             del self._body[size:]
@@ -340,9 +331,7 @@ class FrameBuilder:
             raise
         return index
 
-    def append_fragment(
-        self, group: int, sequence: int, flags: int, payload: Buffer, total: int | None = None
-    ) -> None:
+    def append_fragment(self, group: int, sequence: int, flags: int, payload: Buffer, total: int | None = None) -> None:
         """Put in one piece of a message that is larger than a frame."""
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)

@@ -90,10 +90,7 @@ class SequenceWindow:
         return 0 <= sequence < self._prefix or sequence in self._held
 
     def __repr__(self) -> str:
-        return (
-            f"SequenceWindow(prefix={self._prefix}, stop={self._stop}, held={self.held},"
-            f" capacity={self._capacity})"
-        )
+        return f"SequenceWindow(prefix={self._prefix}, stop={self._stop}, held={self.held}, capacity={self._capacity})"
 
 
 def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:

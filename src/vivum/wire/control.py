@@ -321,9 +321,7 @@ def encode_control(
     wrong = message.fault(limits)
     if wrong is not None:
         raise UsageError(f"{type(message).__name__} cannot be sent: {wrong}")
-    return seal_control(
-        kind, domain, sender, incarnation, region, view, sequence, sent_ns, _encode(message), key_epoch
-    )
+    return seal_control(kind, domain, sender, incarnation, region, view, sequence, sent_ns, _encode(message), key_epoch)
 
 
 def decode_control(frame: Frame, limits: Limits = _DEFAULT_LIMITS) -> ControlMessage:

@@ -61,9 +61,7 @@ class Outbox:
         if not self._chunks:
             self._next = self._stop = first_sequence
         elif first_sequence != self._stop:
-            raise UsageError(
-                f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}"
-            )
+            raise UsageError(f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}")
         self._stop += len(payloads)
         self._size += sum(map(len, payloads))
         if self._chunks and len(self._chunks[-1]) + len(payloads) <= _CHUNK_MESSAGES:

@@ -30,21 +30,13 @@ class KindInfo(NamedTuple):
 
 KINDS: dict[Kind, KindInfo] = {
     Kind.DATA: KindInfo(Priority.DATA, True, "New messages, packed"),
-    Kind.RESENT: KindInfo(
-        Priority.REPAIR, True, "A data frame again, from its sender or from a node that cached it"
-    ),
-    Kind.XOR: KindInfo(
-        Priority.REPAIR, False, "XOR of several data frames, from which one missing can be rebuilt"
-    ),
+    Kind.RESENT: KindInfo(Priority.REPAIR, True, "A data frame again, from its sender or from a node that cached it"),
+    Kind.XOR: KindInfo(Priority.REPAIR, False, "XOR of several data frames, from which one missing can be rebuilt"),
     Kind.NAK: KindInfo(Priority.CONTROL, False, "Asks for missing frames"),
     Kind.ACK: KindInfo(Priority.CONTROL, False, "Tells what has been received"),
     Kind.HEARTBEAT: KindInfo(Priority.CONTROL, False, "Tells how far a stream has come, while it is idle"),
-    Kind.TOKEN: KindInfo(
-        Priority.CONTROL, False, "Circulates in a ring and collects the state of its members"
-    ),
-    Kind.MEMBERSHIP: KindInfo(
-        Priority.CONTROL, False, "To and from the configuration service: joins, leaves, views"
-    ),
+    Kind.TOKEN: KindInfo(Priority.CONTROL, False, "Circulates in a ring and collects the state of its members"),
+    Kind.MEMBERSHIP: KindInfo(Priority.CONTROL, False, "To and from the configuration service: joins, leaves, views"),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
 }
 

@@ -36,9 +36,7 @@ def empty_buffer() -> DecodeError:
 
 def wrong_version(version: int, offset: int) -> VersionError:
     """Refuse a frame of another format, whatever follows."""
-    return VersionError(
-        f"frame at {offset} has format version {version}; this build speaks version {VERSION} only"
-    )
+    return VersionError(f"frame at {offset} has format version {version}; this build speaks version {VERSION} only")
 
 
 def torn_header(offset: int, left: int) -> DecodeError:
@@ -54,9 +52,7 @@ def unknown_kind(kind: int, offset: int) -> DecodeError:
 def wrong_length(length: int, offset: int, left: int) -> DecodeError:
     """Refuse a length that is too small, too large, or more than there is."""
     most = min(left, FRAME_BYTES_MAX)
-    return DecodeError(
-        f"frame at {offset} states a length of {length} bytes; expected {HEADER_BYTES} to {most}"
-    )
+    return DecodeError(f"frame at {offset} states a length of {length} bytes; expected {HEADER_BYTES} to {most}")
 
 
 def frame_sequence(offset: int) -> DecodeError:
@@ -81,9 +77,7 @@ def out_of_range(what: str, value: int, least: int, most: int) -> UsageError:
 
 def not_bytes_like(what: str, value: object) -> TypeError:
     """Refuse what has no contiguous bytes."""
-    return TypeError(
-        f"{what} must be bytes, a bytearray or a contiguous memoryview, not {type(value).__name__}"
-    )
+    return TypeError(f"{what} must be bytes, a bytearray or a contiguous memoryview, not {type(value).__name__}")
 
 
 def not_a_list(value: object) -> TypeError:
@@ -104,9 +98,7 @@ def made_by_split() -> TypeError:
 def wrong_kind(kind: int, carries_messages: bool) -> UsageError:
     """Refuse to seal a frame as a kind that has the other sort of body."""
     wanted = "carries messages" if carries_messages else "is a control kind"
-    return UsageError(
-        f"kind {kind} is unknown or of the other sort; expected one that {wanted}, see wire/kinds.py"
-    )
+    return UsageError(f"kind {kind} is unknown or of the other sort; expected one that {wanted}, see wire/kinds.py")
 
 
 def wrong_flags(flags: int) -> UsageError:
@@ -128,16 +120,12 @@ def empty_fragment() -> UsageError:
 
 def no_room(needed: int, left: int) -> UsageError:
     """Refuse a fragment that is larger than what is left of the frame."""
-    return UsageError(
-        f"the fragment needs {needed} bytes and the frame has {left} left; cut it smaller, or seal first"
-    )
+    return UsageError(f"the fragment needs {needed} bytes and the frame has {left} left; cut it smaller, or seal first")
 
 
 def not_a_data_frame() -> UsageError:
     """Refuse to resend something else than a frame of messages."""
-    return UsageError(
-        "only the bytes of one whole frame of messages, as seal() or to_bytes() gave them, can be resent"
-    )
+    return UsageError("only the bytes of one whole frame of messages, as seal() or to_bytes() gave them, can be resent")
 
 
 def xor_past_end(offset: int, size: int, room: int) -> UsageError:

@@ -31,9 +31,7 @@ def apply(changes):
 def bounds_of(numbers):
     """The flat bounds of a set of integers, by looking at every number."""
     return [
-        n
-        for n in range(min(numbers, default=0), max(numbers, default=0) + 2)
-        if (n in numbers) != (n - 1 in numbers)
+        n for n in range(min(numbers, default=0), max(numbers, default=0) + 2) if (n in numbers) != (n - 1 in numbers)
     ]
 
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_strategies import BUFFERS, GOOD_BUFFERS, damaged
 
+from property.wire.wire_strategies import BUFFERS, GOOD_BUFFERS, damaged
 from vivum.core.errors import DecodeError
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits

@@ -3,8 +3,19 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wire_strategies import BUFFERS, FLAGS, GROUPS, PAYLOADS, SEQUENCES, U16, U32, U64, outcome, split_outcome
 
+from property.wire.wire_strategies import (
+    BUFFERS,
+    FLAGS,
+    GROUPS,
+    PAYLOADS,
+    SEQUENCES,
+    U16,
+    U32,
+    U64,
+    outcome,
+    split_outcome,
+)
 from vivum.wire import _twin
 
 _codec = pytest.importorskip("vivum.wire._codec", reason="the compiled codec was not built")
@@ -17,12 +28,8 @@ ANY = st.one_of(
 )
 WRONG = st.sampled_from([None, 1.5, "1", b"1", True])
 KINDS = st.one_of(st.sampled_from([1, 1, 1, 2, 4]), ANY)
-BYTES_LIKE = st.one_of(
-    PAYLOADS, PAYLOADS.map(bytearray), PAYLOADS.map(memoryview), st.sampled_from([None, "text", 5])
-)
-LISTS = st.one_of(
-    st.lists(PAYLOADS, max_size=6), st.lists(BYTES_LIKE, max_size=6), st.lists(PAYLOADS).map(tuple)
-)
+BYTES_LIKE = st.one_of(PAYLOADS, PAYLOADS.map(bytearray), PAYLOADS.map(memoryview), st.sampled_from([None, "text", 5]))
+LISTS = st.one_of(st.lists(PAYLOADS, max_size=6), st.lists(BYTES_LIKE, max_size=6), st.lists(PAYLOADS).map(tuple))
 
 
 @settings(max_examples=700)
@@ -53,17 +60,11 @@ STEPS = st.one_of(
     st.tuples(st.just("extend"), st.tuples(st.just(1), st.integers(0, 3), st.lists(PAYLOADS, max_size=6))),
     st.tuples(st.just("extend"), st.tuples(st.one_of(GROUPS, ANY), st.one_of(SEQUENCES, ANY), LISTS, ANY)),
     st.tuples(st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, PAYLOADS)),
-    st.tuples(
-        st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, BYTES_LIKE, st.one_of(st.none(), ANY))
-    ),
-    st.tuples(
-        st.just("append_fragment"), st.tuples(ANY, ANY, ANY, BYTES_LIKE, st.one_of(st.none(), ANY, WRONG))
-    ),
+    st.tuples(st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, BYTES_LIKE, st.one_of(st.none(), ANY))),
+    st.tuples(st.just("append_fragment"), st.tuples(ANY, ANY, ANY, BYTES_LIKE, st.one_of(st.none(), ANY, WRONG))),
     st.tuples(st.just("room"), st.tuples(st.one_of(GROUPS, ANY, WRONG), st.one_of(SEQUENCES, ANY, WRONG))),
     st.tuples(st.just("seal"), st.tuples(st.just(1), HEADERS, U16, st.one_of(st.just(0), ANY))),
-    st.tuples(
-        st.just("seal"), st.tuples(KINDS, LOOSE_HEADERS, st.one_of(U16, ANY, WRONG), st.one_of(ANY, WRONG))
-    ),
+    st.tuples(st.just("seal"), st.tuples(KINDS, LOOSE_HEADERS, st.one_of(U16, ANY, WRONG), st.one_of(ANY, WRONG))),
 )
 
 

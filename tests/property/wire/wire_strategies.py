@@ -63,9 +63,7 @@ def run_bytes(draw):
 def loose_frames(draw):
     """A frame that has the right shape and anything in it."""
     kind = draw(
-        st.one_of(
-            st.sampled_from(sorted(MESSAGE_KINDS)), st.sampled_from(sorted(KNOWN_KINDS)), st.integers(0, 255)
-        )
+        st.one_of(st.sampled_from(sorted(MESSAGE_KINDS)), st.sampled_from(sorted(KNOWN_KINDS)), st.integers(0, 255))
     )
     parts = st.one_of(run_bytes(), run_bytes(), st.binary(max_size=20), st.integers(0, 40).map(bytes))
     body = b"".join(draw(st.lists(parts, max_size=4)))
@@ -97,9 +95,7 @@ def good_frames(draw):
         if draw(st.booleans()):
             builder.append(draw(GROUPS), draw(SEQUENCES), draw(PAYLOADS))
         else:
-            builder.extend(
-                draw(GROUPS), draw(st.integers(0, 2**64 - 10)), draw(st.lists(PAYLOADS, max_size=5))
-            )
+            builder.extend(draw(GROUPS), draw(st.integers(0, 2**64 - 10)), draw(st.lists(PAYLOADS, max_size=5)))
     pad_to = draw(st.sampled_from([0, 0, 64, builder.capacity]))
     kind = draw(st.sampled_from(sorted(MESSAGE_KINDS)))
     header = (draw(U32), draw(U32), draw(U16), draw(U32), draw(U32), draw(SEQUENCES), draw(U64), draw(U16))

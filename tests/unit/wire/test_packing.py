@@ -262,9 +262,7 @@ def test_a_control_frame_has_a_control_kind_and_a_body_that_fits(forms):
         else:
             with pytest.raises(UsageError, match="is a control kind"):
                 forms.seal_control(kind, *HEADER, b"")
-    assert (
-        len(forms.seal_control(Kind.NAK, *HEADER, bytes(FRAME_BYTES_MAX - HEADER_BYTES))) == FRAME_BYTES_MAX
-    )
+    assert len(forms.seal_control(Kind.NAK, *HEADER, bytes(FRAME_BYTES_MAX - HEADER_BYTES))) == FRAME_BYTES_MAX
     with pytest.raises(UsageError, match="length of body"):
         forms.seal_control(Kind.NAK, *HEADER, bytes(FRAME_BYTES_MAX - HEADER_BYTES + 1))
     with pytest.raises(TypeError, match="body must be bytes"):

@@ -48,11 +48,7 @@ def test_header_fields_are_where_the_document_says(forms):
 
 
 def test_runs_of_many_groups_come_out_in_order(forms):
-    body = (
-        run_bytes(1, 10, b"a", b"", b"ccc")
-        + run_bytes(2**30 - 1, SEQUENCE_MAX, b"d")
-        + run_bytes(1, 13, b"e")
-    )
+    body = run_bytes(1, 10, b"a", b"", b"ccc") + run_bytes(2**30 - 1, SEQUENCE_MAX, b"d") + run_bytes(1, 13, b"e")
     (frame,) = forms.split(frame_bytes(body))
     assert frame.messages() == [
         (1, 10, 0, [b"a", b"", b"ccc"]),
@@ -63,9 +59,7 @@ def test_runs_of_many_groups_come_out_in_order(forms):
 
 
 def test_fragments_keep_their_flags(forms):
-    body = run_bytes(1, 5, b"\x09\0\0\0x", flags=FLAG_MORE) + run_bytes(
-        1, 5, b"y", flags=FLAG_MORE | FLAG_CONTINUES
-    )
+    body = run_bytes(1, 5, b"\x09\0\0\0x", flags=FLAG_MORE) + run_bytes(1, 5, b"y", flags=FLAG_MORE | FLAG_CONTINUES)
     body += run_bytes(1, 5, b"z", flags=FLAG_CONTINUES)
     (frame,) = forms.split(frame_bytes(body))
     assert [flags for _, _, flags, _ in frame.messages()] == [
