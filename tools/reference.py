@@ -56,9 +56,7 @@ def counters_page() -> Iterator[str]:
     yield ""
     yield "What every node counts, from `vivum.observe.counters`. Counters only grow, from 0 with each life."
     yield ""
-    yield from table(
-        ["name", "unit", "meaning"], ([f"`{name}`", unit, text] for name, unit, text in counter_list())
-    )
+    yield from table(["name", "unit", "meaning"], ([f"`{name}`", unit, text] for name, unit, text in counter_list()))
 
 
 def settings_page() -> Iterator[str]:
@@ -120,9 +118,7 @@ def traces_page() -> Iterator[str]:
 
 def type_name(kind: Any) -> str:
     """Write a field's type as the source does."""
-    return f"`{kind.__name__ if isinstance(kind, type) and not get_args(kind) else kind}`".replace(
-        "typing.", ""
-    )
+    return f"`{kind.__name__ if isinstance(kind, type) and not get_args(kind) else kind}`".replace("typing.", "")
 
 
 def kinds_page() -> Iterator[str]:

@@ -89,7 +89,9 @@ def seeds():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=60, help="stop after so many (default %(default)s)")
+    parser.add_argument(
+        "--seconds", "-max_total_time", type=int, default=60, help="stop after so many (default %(default)s)"
+    )
     parser.add_argument("--runs", type=int, default=-1, help="stop after so many inputs")
     parser.add_argument("--seed", type=int, default=1, help="of the fuzzer's choices (default %(default)s)")
     parser.add_argument("--corpus", type=Path, help="folder of inputs to begin from and to add to")

@@ -41,9 +41,7 @@ def test_an_upward_import_is_caught_however_it_is_written(plant, line):
 
 
 def test_a_downward_import_is_allowed(plant):
-    tree = plant(
-        {"src/vivum/node/node.py": "from vivum.wire.frame import Frame", "src/vivum/wire/frame.py": ""}
-    )
+    tree = plant({"src/vivum/node/node.py": "from vivum.wire.frame import Frame", "src/vivum/wire/frame.py": ""})
     assert layer_faults(tree) == []
 
 

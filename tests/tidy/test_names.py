@@ -10,9 +10,7 @@ def test_every_all_tells_the_truth(root):
 
 
 def test_a_name_with_two_homes_is_caught(plant):
-    tree = plant(
-        {"src/vivum/core/ids.py": "class Member: ...", "src/vivum/wire/views.py": "def Member(): ..."}
-    )
+    tree = plant({"src/vivum/core/ids.py": "class Member: ...", "src/vivum/wire/views.py": "def Member(): ..."})
     assert name_faults(tree, {}) == [
         "Member is defined in vivum.core.ids and vivum.wire.views; rename one of them, or import it"
     ]
@@ -41,17 +39,13 @@ def test_commands_of_the_command_line_may_have_the_name_of_something_else(plant)
 
 
 def test_a_listed_name_may_repeat_and_a_listing_that_nobody_needs_is_caught(plant):
-    tree = plant(
-        {"src/vivum/core/a.py": "def run(): ...", "src/vivum/core/b.py": "def run(): ...\nclass Once: ..."}
-    )
+    tree = plant({"src/vivum/core/a.py": "def run(): ...", "src/vivum/core/b.py": "def run(): ...\nclass Once: ..."})
     assert name_faults(tree, {"run": "both are commands"}) == []
     assert "Once is defined once" in name_faults(tree, {"run": "both are commands", "Once": "was two"})[0]
 
 
 def test_all_that_lists_what_is_not_there_is_caught(plant):
-    tree = plant(
-        {"src/vivum/core/ids.py": '__all__ = ["NodeId", "_hidden", "Gone", "NodeId"]\nNodeId = _hidden = 1'}
-    )
+    tree = plant({"src/vivum/core/ids.py": '__all__ = ["NodeId", "_hidden", "Gone", "NodeId"]\nNodeId = _hidden = 1'})
     assert export_faults(tree) == [
         "src/vivum/core/ids.py: __all__ lists _hidden, which is private",
         "src/vivum/core/ids.py: __all__ lists Gone, which the module does not have",

@@ -51,10 +51,7 @@ def test_a_pure_line_is_not_accused(plant, line):
 
 def test_packages_that_drive_nodes_may_be_impure(plant):
     assert (
-        purity_faults(
-            plant({"src/vivum/runtime/loop.py": "import socket\nimport random\nx = random.random()"})
-        )
-        == []
+        purity_faults(plant({"src/vivum/runtime/loop.py": "import socket\nimport random\nx = random.random()"})) == []
     )
 
 
@@ -63,14 +60,9 @@ def test_the_simulator_draws_nothing_from_global_randomness(plant):
     assert purity_faults(tree) == ["src/vivum/sim/network.py:3: random.random has no place in a pure package"]
 
 
-@pytest.mark.parametrize(
-    "line", ["from time import monotonic", "cimport os", "    print(x)", "x = random.random()"]
-)
+@pytest.mark.parametrize("line", ["from time import monotonic", "cimport os", "    print(x)", "x = random.random()"])
 def test_a_compiled_module_is_looked_at_too(plant, line):
-    assert (
-        len(purity_faults(plant({"src/vivum/wire/_codec.pyx": f"# print(1) is only a comment\n{line}\n"})))
-        == 1
-    )
+    assert len(purity_faults(plant({"src/vivum/wire/_codec.pyx": f"# print(1) is only a comment\n{line}\n"}))) == 1
 
 
 def test_a_compiled_module_may_use_c(plant):

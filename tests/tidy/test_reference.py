@@ -32,9 +32,7 @@ def test_pages_are_the_same_in_every_process(root):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         code = "import reference; print(reference.pages())"
         run = [sys.executable, "-c", code]
-        texts.append(
-            subprocess.run(run, cwd=root / "tools", env=environment, capture_output=True, check=True).stdout
-        )
+        texts.append(subprocess.run(run, cwd=root / "tools", env=environment, capture_output=True, check=True).stdout)
     assert texts[0] == texts[1]
 
 

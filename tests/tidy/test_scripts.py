@@ -50,11 +50,7 @@ class Clone:
         )
 
     def installs(self) -> list[str]:
-        return [
-            line.split()[-1]
-            for line in self.calls.read_text().splitlines()
-            if line.startswith("-m pip install")
-        ]
+        return [line.split()[-1] for line in self.calls.read_text().splitlines() if line.startswith("-m pip install")]
 
     def stamps(self) -> list[str]:
         return sorted(path.name for path in (self.folder / ".venv").glob("*.stamp"))
@@ -114,9 +110,7 @@ def test_an_old_python_is_refused_in_one_sentence(clone, tmp_path):
     old = clone.program(tmp_path / "old", OLD)
     refused = clone.run("venv.sh", "base", PYTHON=str(old))
     assert refused.returncode == 1
-    assert (
-        refused.stderr == f"vivum: error: PYTHON={old} is Python 3.8.18; Vivum needs Python 3.11 or later\n"
-    )
+    assert refused.stderr == f"vivum: error: PYTHON={old} is Python 3.8.18; Vivum needs Python 3.11 or later\n"
     assert not (clone.folder / ".venv").exists()
 
 

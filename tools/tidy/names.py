@@ -40,9 +40,7 @@ def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
             if not node.name.startswith("_") and not _is_command(node):
                 yield node
         elif isinstance(node, ast.If | ast.Try):
-            yield from _definitions(
-                [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
-            )
+            yield from _definitions([child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)])
 
 
 def _is_command(node: Definition) -> bool:
@@ -65,8 +63,7 @@ def export_faults(root: Path) -> list[str]:
             elif name.startswith("_") and not name.startswith("__"):
                 faults.append(f"{place}: __all__ lists {name}, which is private")
         faults += [
-            f"{place}: __all__ lists {name} twice"
-            for name in sorted({n for n in listed if listed.count(n) > 1})
+            f"{place}: __all__ lists {name} twice" for name in sorted({n for n in listed if listed.count(n) > 1})
         ]
     return faults
 
@@ -97,7 +94,5 @@ def _bound(module: Module) -> set[str]:
         todo += ast.iter_child_nodes(node)
     # Lazy exports: a module-level __getattr__ may serve any name that the module's text mentions as a string.
     if "__getattr__" in names:
-        names |= {
-            n.value for n in ast.walk(module.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        }
+        names |= {n.value for n in ast.walk(module.tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     return names

@@ -77,9 +77,7 @@ def files(root: Path, *suffixes: str, under: tuple[str, ...] = (".",)) -> list[P
     for folder in under:
         for path in (root / folder).rglob("*"):
             inside = path.relative_to(root).parts
-            ours = not any(
-                part in _NOT_OURS or part.startswith(".") or part.endswith(".egg-info") for part in inside
-            )
+            ours = not any(part in _NOT_OURS or part.startswith(".") or part.endswith(".egg-info") for part in inside)
             if ours and path.suffix in suffixes and path.is_file():
                 found.add(path)
     return sorted(found)

@@ -44,9 +44,7 @@ def layer_faults(root: Path) -> list[str]:
                 faults += _protocol_faults(module, target, known, place)
             elif there in _ROW and _ROW[there] <= _ROW[module.part]:
                 relation = "its neighbour" if _ROW[there] == _ROW[module.part] else "above it"
-                faults.append(
-                    f"{place}: {module.part} imports {target}, but {there} is {relation} in tools/layers.py"
-                )
+                faults.append(f"{place}: {module.part} imports {target}, but {there} is {relation} in tools/layers.py")
     return faults
 
 
@@ -112,10 +110,7 @@ def purity_faults(root: Path, exceptions: dict[tuple[str, str], str] = PURITY_EX
             else:
                 faults.append(f"{shown(root, module.path, line)}: {thing} has no place in a pure package")
     for path in files(root, ".pyx", under=("src",)):
-        faults += [
-            f"{shown(root, path)}: {thing} has no place in a pure package"
-            for thing in _impure_pyx(root, path)
-        ]
+        faults += [f"{shown(root, path)}: {thing} has no place in a pure package" for thing in _impure_pyx(root, path)]
     for module_name, thing in sorted(set(exceptions) - used):
         if module_name in names:
             faults.append(f"tools/layers.py: {module_name} no longer needs its purity exception for {thing}")

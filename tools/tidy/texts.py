@@ -86,9 +86,7 @@ def _has_test(tree: ast.Module) -> bool:
     named = any(isinstance(node, functions) and node.name.startswith("test_") for node in ast.walk(tree))
     # A hypothesis state machine is collected as a class: `TestX = X.TestCase`.
     machine = any(
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id.startswith("Test")
+        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.startswith("Test")
         for node in tree.body
     )
     return named or machine

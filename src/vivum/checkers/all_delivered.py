@@ -1,14 +1,15 @@
 """Completeness: what was accepted reached everybody who was there, or somebody was told. For use after the
 network healed.
 
-A message is owed to every stay that began before the send and lasts to the end of the run, in a life that
-lasts to the end. The sender owes it to itself too if it is in the group. Where the view that the message
-was sent in was installed by anybody, only its members are owed it. A debt is paid by delivery in that
-stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender. Messages of a life that
-ended are owed only if it had reported them as `MessagesStable`: who crashed cannot tell any more.
+A message is owed to every stay that began before the send and lasts to the end of the run, in a life that lasts
+to the end. The sender owes it to itself too if it is in the group. Where the view that the message was sent in
+was installed by anybody, only its members are owed it. A debt is paid by delivery in that stay, by
+`MessagesLost` at that receiver, or by `MessagesFailed` at the sender that names the receiver or, as node 0,
+nobody. Messages of a life that ended are owed only if it had reported them as `MessagesStable`: who crashed
+cannot tell any more.
 
-A life ends with `NodeStopped`, or with `NodeStarted` of a higher incarnation. A life that was killed and
-left no such record looks alive: the one who kills must record it.
+A life ends with `NodeStopped`, or with `NodeStarted` of a higher incarnation. A life that was killed and left
+no such record looks alive: the one who kills must record it.
 
 Not seen here: whether a joiner ever gets into a view, and promises to those who leave.
 """
@@ -49,7 +50,8 @@ class _Stream:
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int], RangeSet] = {}
-        self.failed = RangeSet()
+        # By the node that may lack them; 0: anybody.
+        self.failed: dict[int, RangeSet] = {}
         self.stable = RangeSet()
 
 
@@ -121,7 +123,8 @@ class AllDelivered(Checker):
 
     def on_messages_failed(self, record: MessagesFailed) -> None:
         """Note that the sender was told."""
-        self._stream(record.group, record.node, record.incarnation).failed.add_range(record.sequence, record.stop)
+        failed = self._stream(record.group, record.node, record.incarnation).failed
+        failed.setdefault(record.receiver, RangeSet()).add_range(record.sequence, record.stop)
 
     def on_messages_stable(self, record: MessagesStable) -> None:
         """Note that the sender's crash is no excuse for these."""
@@ -151,7 +154,9 @@ class AllDelivered(Checker):
             members = self._views.get((group, view))
             if joins >= stay.began and (members is None or receiver in members):
                 owed.update(sent)
-        owed.difference_update(stream.failed)
+        for node in (0, stay.joined.node):
+            if node in stream.failed:
+                owed.difference_update(stream.failed[node])
         if sender in self._ended:
             owed = owed.intersection(stream.stable)
         had = stay.had.get(sender)
@@ -166,7 +171,7 @@ class AllDelivered(Checker):
         if self.has_room:
             sent = next((each for each in reversed(self._recent_sends) if message_of(each) == name), None)
         self.report(
-            f"{joined.node}.{joined.incarnation} never delivered {len(missing)} messages of "
+            f"{joined.node}.{joined.incarnation} never delivered {missing.count()} messages of "
             f"{sender[0]}.{sender[1]} in group {joined.group}, the first {first}, and nobody was told",
             sent,
             joined,

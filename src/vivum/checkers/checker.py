@@ -21,9 +21,9 @@ far back a witness is remembered, are bounded.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
-from vivum.observe.trace import MessageDelivered, MessageSent, Record, TraceRecord
+from vivum.observe.trace import RECORD_TYPES, MessageDelivered, MessageSent, Record, TraceRecord
 
 VIOLATIONS_KEPT_MAX = 20
 """Violations that a checker keeps in full. Further ones are only counted: the first tell what is broken."""
@@ -45,10 +45,6 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.checker}: {self.what}"
-
-
-RECORD_TYPES: dict[str, type[Record]] = {str(each.__struct_config__.tag): each for each in get_args(TraceRecord)}
-"""Every type of record by its kind."""
 
 
 class Checker:

@@ -136,7 +136,7 @@ class Fifo(Checker):
             for missing, before, after in () if stream.trouble is None else stream.trouble.gaps:
                 if missing:
                     what = (
-                        f"{after.node}.{after.incarnation} skipped {len(missing)} messages of "
+                        f"{after.node}.{after.incarnation} skipped {missing.count()} messages of "
                         f"{after.sender}.{after.sender_incarnation} in group {after.group}, the first "
                         f"of them {missing.first()}, and had not reported them as lost"
                     )

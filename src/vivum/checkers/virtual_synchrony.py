@@ -91,7 +91,7 @@ class VirtualSynchrony(Checker):
         has, lacks = (other_next, record) if only_other else (record, other_next)
         (sender, incarnation), extra = next(iter((only_other or only_here).items()))
         message = (record.group, sender, incarnation, extra.first())
-        count = sum(len(each) for each in (*only_other.values(), *only_here.values()))
+        count = sum(each.count() for each in (*only_other.values(), *only_here.values()))
         self.report(
             f"{has.node}.{has.incarnation} and {lacks.node}.{lacks.incarnation} went from view "
             f"{present.installed.view} to {record.view} of group {record.group}, but only "

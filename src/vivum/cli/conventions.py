@@ -31,9 +31,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="End with one JSON object on the last line of the output.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="End with one JSON object on the last line of the output.")]
 """The type of the parameter `as_json: JsonOption = False` that every command with a result has."""
 
 

@@ -66,9 +66,7 @@ RECEIVE_BUFFER = SocketBuffer(
     "receive buffer", "net.core.rmem_max", socket.SO_RCVBUF, _SO_RCVBUFFORCE, 16 * 1024 * 1024
 )
 # Data is pulled when the socket has room; more would only let it grow stale there.
-SEND_BUFFER = SocketBuffer(
-    "send buffer", "net.core.wmem_max", socket.SO_SNDBUF, _SO_SNDBUFFORCE, 4 * 1024 * 1024
-)
+SEND_BUFFER = SocketBuffer("send buffer", "net.core.wmem_max", socket.SO_SNDBUF, _SO_SNDBUFFORCE, 4 * 1024 * 1024)
 
 
 def examine() -> Iterator[Finding]:
@@ -142,9 +140,7 @@ def judge_buffer(buffer: SocketBuffer, granted: int | None, kernel: int | None) 
         found += f" ({buffer.key} is {_mebibytes(kernel)})"
     if granted >= buffer.wanted:
         return Finding(buffer.name, Status.OK, found)
-    return Finding(
-        buffer.name, Status.HINT, found, f"for high rates, as root: sysctl -w {buffer.key}={buffer.wanted}"
-    )
+    return Finding(buffer.name, Status.HINT, found, f"for high rates, as root: sysctl -w {buffer.key}={buffer.wanted}")
 
 
 def judge_batching(option: str, direction: str, error: str) -> Finding:

@@ -1,6 +1,6 @@
-"""One root of all errors and its two families: the caller's fault and the peer's fault.
+"""One root of all errors and its families: the caller's fault, the peer's fault, and the computer's.
 
-The families never mix. An application that misuses the library gets a `UsageError` where it called. Bytes
+They never mix. An application that misuses the library gets a `UsageError` where it called. Bytes
 from the network that make no sense become a `PeerError`, which one place catches, counts, traces
 and drops (`vivum.wire.gate`): a remote peer can never raise into an application.
 
@@ -22,6 +22,10 @@ class LimitError(UsageError):
 
 class PeerError(VivumError):
     """A peer sent something that cannot be accepted. Never reaches an application."""
+
+
+class HostError(VivumError):
+    """The computer would not: a full disk, a port in use, a library or a Java that is not there."""
 
 
 class DecodeError(PeerError):

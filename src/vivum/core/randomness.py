@@ -14,13 +14,18 @@ class RandomSource(random.Random):
 
     path: str
 
-    def __init__(self, seed: int | str) -> None:
-        self.path = str(seed)
+    def __new__(cls, seed: int, _names: tuple[str | int, ...] = ()) -> "RandomSource":  # noqa: ARG004
+        """Make the source without letting `random.Random` look at our arguments."""
+        return super().__new__(cls)
+
+    def __init__(self, seed: int, _names: tuple[str | int, ...] = ()) -> None:
+        self._seed = seed
+        self._names = _names
+        # Lengths keep ("a", "b") apart from ("a/b",).
+        self.path = "".join([str(seed), *(f"/{len(str(name))}:{name}" for name in _names)])
         digest = hashlib.blake2b(self.path.encode(), digest_size=16).digest()
         super().__init__(int.from_bytes(digest, "big"))
 
-    def fork(self, *names: str | int) -> "RandomSource":
+    def fork(self, name: str | int, *more: str | int) -> "RandomSource":
         """Make the independent source that belongs to these names, the same one for the same names every time."""
-        # Lengths keep ("a", "b") apart from ("a/b",).
-        parts = "".join(f"/{len(str(name))}:{name}" for name in names)
-        return RandomSource(self.path + parts)
+        return RandomSource(self._seed, (*self._names, name, *more))

@@ -12,24 +12,34 @@ MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000
 
-_UNITS_NS = {"ns": 1, "us": MICROSECOND, "µs": MICROSECOND, "ms": MILLISECOND, "s": SECOND, "min": 60 * SECOND}
-_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s|min)\s*")
+_UNITS_NS = {
+    "ns": 1,
+    "us": MICROSECOND,
+    "µs": MICROSECOND,  # the micro sign
+    "μs": MICROSECOND,  # the Greek letter, which looks the same
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "min": 60 * SECOND,
+}
+# A bound on the digits, since the number may come from a file that somebody else wrote.
+_DURATION = re.compile(r"\s*([0-9]{1,18})(?:\.([0-9]{1,18}))?\s*([a-zµμ]+)\s*")
 
 
 def parse_duration_ns(text: str) -> int:
     """Read a duration that a person wrote, such as `"10ms"` or `"1.5 s"`, as nanoseconds."""
     match = _DURATION.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"{text!r} is not a duration; write a number and a unit (ns, us, ms, s, min), such as '10ms'"
-        )
-    number, unit = match.groups()
-    return round(float(number) * _UNITS_NS[unit]) if "." in number else int(number) * _UNITS_NS[unit]
+    if match is None or match[3] not in _UNITS_NS:
+        raise UsageError(f"{text!r} is not a duration; write a number and a unit (ns, us, ms, s, min), such as '10ms'")
+    whole, part, unit = match.groups(default="")
+    # Integers alone: a float would be off by nanoseconds for long durations.
+    scale: int = 10 ** len(part)
+    return int(whole + part) * _UNITS_NS[unit] // scale
 
 
 def format_duration(duration_ns: int) -> str:
-    """Write a duration for a person with the largest unit that leaves at least one whole digit."""
+    """Write a duration for a person, to three decimals of the largest unit of which it has at least one."""
     for unit, size_ns in (("s", SECOND), ("ms", MILLISECOND), ("µs", MICROSECOND)):
-        if abs(duration_ns) >= size_ns:
-            return f"{duration_ns / size_ns:.3f}".rstrip("0").rstrip(".") + unit
+        thousandths = round(duration_ns * 1000 / size_ns)
+        if abs(thousandths) >= 1000:
+            return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".") + unit
     return f"{duration_ns}ns"

@@ -154,13 +154,9 @@ class Node:
         match event:
             case SendConfirmed(group, first, stop):
                 trace(MessagesStable(now_ns, node, incarnation, group, first, stop))
-            case SendFailed(group, first, stop, cause):
-                trace(MessagesFailed(now_ns, node, incarnation, group, first, stop, cause))
+            case SendFailed(group, first, stop, receiver, cause):
+                trace(MessagesFailed(now_ns, node, incarnation, group, first, stop, receiver or 0, cause))
             case GapReported(group, sender, first, stop):
-                trace(
-                    MessagesLost(
-                        now_ns, node, incarnation, group, sender.node, sender.incarnation, first, stop
-                    )
-                )
+                trace(MessagesLost(now_ns, node, incarnation, group, sender.node, sender.incarnation, first, stop))
             case QueueGrew(queue, depth, limit, unit):
                 trace(QueueMeasured(now_ns, node, incarnation, queue, depth, limit, unit))

@@ -13,7 +13,7 @@ A message is known everywhere by `(group, sender, sender_incarnation, sequence)`
 """
 
 from hashlib import blake2b
-from typing import Protocol
+from typing import Protocol, get_args
 
 import msgspec
 
@@ -92,11 +92,12 @@ class MessagesStable(Record, frozen=True, gc=False, tag="messages_stable"):
 
 
 class MessagesFailed(Record, frozen=True, gc=False, tag="messages_failed"):
-    """The sender was told that `sequence <= n < stop` may not have reached every member; `cause` tells why."""
+    """The sender was told that `sequence <= n < stop` may not have reached a node (0: anybody); `cause` tells why."""
 
     group: int
     sequence: int
     stop: int
+    receiver: int
     cause: str
 
 
@@ -163,6 +164,9 @@ TraceRecord = (
 )
 """The one list of records."""
 
+RECORD_TYPES: dict[str, type[Record]] = {str(each.__struct_config__.tag): each for each in get_args(TraceRecord)}
+"""Every type of record by its kind."""
+
 
 class Tracer(Protocol):
     """Anything that takes records: a sink, or a function that hands them to several."""
@@ -185,21 +189,31 @@ class MemoryTrace:
         self.records.append(record)
 
 
+_HASH_CHUNK_BYTES = 65_536
+"""Records are hashed so many bytes at a time: a call for each would cost more than the hashing."""
+
+
 class HashTrace:
     """A sink that keeps only a digest: two runs did the same exactly when their digests are equal."""
 
-    __slots__ = ("_digest", "_encode", "count")
+    __slots__ = ("_buffer", "_digest", "_encode_into", "count")
 
     def __init__(self) -> None:
         self._digest = blake2b(digest_size=16)
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._encode_into = msgspec.msgpack.Encoder().encode_into
+        self._buffer = bytearray()
         self.count = 0
 
     def __call__(self, record: TraceRecord) -> None:
         """Add one record to the digest."""
         self.count += 1
-        self._digest.update(self._encode(record))
+        self._encode_into(record, self._buffer, -1)
+        if len(self._buffer) >= _HASH_CHUNK_BYTES:
+            self._digest.update(self._buffer)
+            self._buffer.clear()
 
     def hexdigest(self) -> str:
         """Return the digest of all records so far, in their order."""
+        self._digest.update(self._buffer)
+        self._buffer.clear()
         return self._digest.hexdigest()

@@ -42,11 +42,12 @@ class SendConfirmed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SendFailed(Event):
-    """Own messages `first <= n < stop` may not have reached every member; `cause` names who and why."""
+    """Own messages `first <= n < stop` may not have reached a node, or any if None; `cause` tells why."""
 
     group: GroupId
     first: int
     stop: int
+    receiver: NodeId | None
     cause: str
 
 

@@ -285,9 +285,7 @@ class Host:
         assert self.frame_trace is not None
         name = str(destination) if type(destination) is Endpoint else f"#{destination}"
         self.frame_trace(
-            FrameSent(
-                self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data)
-            )
+            FrameSent(self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data))
         )
 
     # Timers.

@@ -95,15 +95,11 @@ class World:
         network = scenario.network
         self.network = Network(
             self.scheduler,
-            LinkProfile(
-                network.bandwidth, network.delay, network.jitter, network.egress_bytes, network.ingress_bytes
-            ),
+            LinkProfile(network.bandwidth, network.delay, network.jitter, network.egress_bytes, network.ingress_bytes),
         )
         node_ids = [NodeId(number) for number in range(1, scenario.nodes + 1)]
         groups = scenario.groups
-        self.groups = lay_out(
-            groups.pattern, node_ids, groups.count, groups.members, self._random.fork("groups")
-        )
+        self.groups = lay_out(groups.pattern, node_ids, groups.count, groups.members, self._random.fork("groups"))
         self._groups_of: dict[NodeId, list[GroupId]] = {node: [] for node in node_ids}
         for group, members in self.groups.items():
             for node in members:
@@ -111,9 +107,7 @@ class World:
         for node in node_ids:
             self.hosts[node] = self._make_host(node)
         self.endpoints = {node: host.endpoint for node, host in self.hosts.items()}
-        self.faults = FaultInjector(
-            self.scheduler, self.network, self.hosts, scenario.duration, self._trace
-        )
+        self.faults = FaultInjector(self.scheduler, self.network, self.hosts, scenario.duration, self._trace)
 
     def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
         """Run both phases to the end; `on_progress` hears the share that is done."""

@@ -1,7 +1,7 @@
-"""What goes wrong with files. A third family beside the caller's and the peer's fault: the machine's."""
+"""What goes wrong with files."""
 
-from vivum.core.errors import VivumError
+from vivum.core.errors import HostError
 
 
-class StorageError(VivumError):
+class StorageError(HostError):
     """A file could not be written or read. The message names the path, the cause and what to do."""

@@ -11,12 +11,12 @@ All plain types that Spark reads: no unsigned integers, no timestamps (Spark's h
 nanoseconds). This is the only place that knows the mapping.
 """
 
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from vivum.core.errors import UsageError
-from vivum.observe.trace import Record, TraceRecord
+from vivum.observe.trace import RECORD_TYPES, Record
 
 POSITION = "position"
 KIND = "kind"
@@ -24,9 +24,6 @@ KIND = "kind"
 FORMAT_KEY = b"vivum.trace"
 FORMAT = b"1"
 """Version of the table, in each file's metadata. Raised when a column's meaning changes, not for new ones."""
-
-RECORD_TYPES: dict[str, type[Record]] = {str(each.__struct_config__.tag): each for each in get_args(TraceRecord)}
-"""Every type of record by its kind."""
 
 FIELDS: dict[type[Record], tuple[str, ...]] = {each: each.__struct_fields__ for each in RECORD_TYPES.values()}
 """The columns of each type of record, in the order of its arguments."""

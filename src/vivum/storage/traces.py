@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Any
 
 from vivum.core.errors import UsageError
-from vivum.observe.trace import Record, TraceRecord
+from vivum.observe.trace import RECORD_TYPES, Record, TraceRecord
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import (
     FIELDS,
@@ -40,7 +40,6 @@ from vivum.storage.trace_schema import (
     FORMAT_KEY,
     KIND,
     POSITION,
-    RECORD_TYPES,
     arrow,
     trace_schema,
 )

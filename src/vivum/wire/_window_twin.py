@@ -37,7 +37,7 @@ class SequenceWindow:
     @property
     def held(self) -> int:
         """How many were received beyond the prefix."""
-        return len(self._held)
+        return self._held.count()
 
     def _advance(self) -> None:
         if self._held and self._held.first() == self._prefix:
@@ -76,9 +76,9 @@ class SequenceWindow:
         sequence = require(sequence, "sequence", 0, U64_MAX)
         if sequence <= self._prefix:
             return 0
-        held_before = len(self._held)
+        held_before = self._held.count()
         self._held.discard_range(0, sequence)
-        given_up = sequence - self._prefix - (held_before - len(self._held))
+        given_up = sequence - self._prefix - (held_before - self._held.count())
         self._prefix = sequence
         self._advance()
         self._stop = max(self._stop, self._prefix)

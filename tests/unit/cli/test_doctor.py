@@ -12,9 +12,7 @@ def test_every_check_is_reported_to_machines_with_status_and_advice(capsys):
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["ok"] is True
     names = [check["name"] for check in result["checks"]]
-    assert {"Python", "compiled codec", "UDP_SEGMENT", "UDP_GRO", "IP multicast on loopback", "Java"} <= set(
-        names
-    )
+    assert {"Python", "compiled codec", "UDP_SEGMENT", "UDP_GRO", "IP multicast on loopback", "Java"} <= set(names)
     for check in result["checks"]:
         assert (check["status"] == "ok") == (check["advice"] == ""), check
 

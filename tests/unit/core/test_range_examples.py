@@ -63,7 +63,7 @@ def test_update_difference_and_intersection() -> None:
 
 def test_first_last_length_and_count() -> None:
     numbers = RangeSet([(3, 5), (10, 14)])
-    assert (numbers.first(), numbers.last(), len(numbers), numbers.range_count) == (3, 13, 6, 2)
+    assert (numbers.first(), numbers.last(), numbers.count(), numbers.range_count) == (3, 13, 6, 2)
     assert 4 in numbers
     assert 5 not in numbers
 

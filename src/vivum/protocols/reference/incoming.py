@@ -11,12 +11,12 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported
 from vivum.protocols.reference.settings import ReferenceSettings
-from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
+from vivum.wire.codec import BEYOND, DUPLICATE, FLAG_MORE, Frame, SequenceWindow
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
 
-STATIC_VIEW = ViewNumber(1)
-"""Without a membership service there is one view for ever."""
+NO_VIEW = ViewNumber(0)
+"""Without a membership service there are no views."""
 
 
 class IncomingStream:
@@ -105,19 +105,24 @@ class IncomingStream:
         """Learn how far the stream has come, and that what is below `first` can no longer be had."""
         self.window.announce(stop)
         before = self.window.prefix
-        if first <= before:
-            return
-        self.window.skip_to(first)
-        self._deliver_held(before, first, output)
+        if first > before:
+            self.window.skip_to(first)
+            self._deliver_held(before, first, output)
         # Before anything from `first` on: a large message that begins there must find its join open.
         self._report_gap(message, output)
-        self._deliver_held(first, self.window.prefix, output)
+        if first > before:
+            self._deliver_held(first, self.window.prefix, output)
 
     def give_up(self, output: Output) -> None:
-        """The sender is dead: report what is missing and deliver what is held behind it."""
+        """The sender is dead: report what is missing and deliver what is held behind it.
+
+        What is missing at the end, with nothing behind it, stays open: it holds up nothing, nobody knows which messages it
+        had, and a sender that was not dead after all can still send it.
+        """
         before = self.window.prefix
-        self.window.skip_to(self.window.stop)
-        self._deliver_held(before, self.window.stop, output)
+        stop = max(self._held, default=before - 1) + 1
+        self.window.skip_to(stop)
+        self._deliver_held(before, stop, output)
 
     def _deliver_held(self, start: int, stop: int, output: Output) -> None:
         """Deliver what is held of a range that was passed over."""
@@ -133,13 +138,14 @@ class IncomingStream:
             if flags:
                 whole = self._joiner.add(self.sender, group, first, flags, payloads[0])
                 if whole is None:
+                    if not flags & FLAG_MORE:
+                        # The last piece has come and the message is not whole: refused, or its beginning was skipped.
+                        self._report_gap(first + 1, output)
                     continue
                 payloads = [whole]
             self._report_gap(first, output)
             self._next_message = first + len(payloads)
-            output.deliveries.append(
-                Delivery(self.group, self.sender, first, payloads, STATIC_VIEW, frame.sent_ns)
-            )
+            output.deliveries.append(Delivery(self.group, self.sender, first, payloads, NO_VIEW, frame.sent_ns))
 
     def _report_gap(self, message: int, output: Output) -> None:
         if message > self._next_message:

@@ -7,6 +7,7 @@ the frame in `take_output`, from the state of that moment.
 from collections.abc import Callable, Mapping
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 from zlib import crc32
 
 from vivum.core.deadlines import Deadlines
@@ -33,7 +34,7 @@ from vivum.protocols.commands import (
     SendFailed,
     SendMessages,
 )
-from vivum.protocols.reference.incoming import STATIC_VIEW, IncomingStream
+from vivum.protocols.reference.incoming import NO_VIEW, IncomingStream
 from vivum.protocols.reference.outgoing import OutgoingStream, Peer
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.codec import Frame, FrameBuilder, resend
@@ -41,6 +42,13 @@ from vivum.wire.control import Ack, Heartbeat, Nak, encode_control
 from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
+
+class Membership(NamedTuple):
+    """A group that this node is in. Light: a node may be in thousands and send to few."""
+
+    channel: Channel
+    nodes: frozenset[NodeId]
+
 
 StreamKey = tuple[int, int]
 """Sender's node and group: a node has one life at a time."""
@@ -74,7 +82,10 @@ class ReferenceMachine:
         self._endpoints = endpoints
         self._rng = rng
         self._now_ns = 0
+        self._groups: dict[GroupId, Membership] = {}
         self._outgoing: dict[GroupId, OutgoingStream] = {}
+        # Next frame and message of groups that this life sent to and left: a later stay goes on with them.
+        self._left_at: dict[GroupId, tuple[int, int]] = {}
         self._incoming: dict[StreamKey, IncomingStream] = {}
         self._joiner = Joiner(self.limits, self.counters)
         self._builder = FrameBuilder(self.settings.frame_bytes_max)
@@ -109,34 +120,47 @@ class ReferenceMachine:
                 self._leave(command)
 
     def _join(self, command: JoinGroup) -> None:
-        if command.group in self._outgoing:
+        if command.group in self._groups:
             raise UsageError(f"node {self.member} is already in group {command.group}")
-        others = [node for node in command.nodes if node != self.member.node]
-        unknown = [node for node in others if node not in self._endpoints]
-        if unknown:
+        nodes = frozenset(command.nodes)
+        if not self._endpoints.keys() >= nodes:
+            unknown = sorted(nodes - self._endpoints.keys())
             raise UsageError(f"group {command.group} has nodes without an endpoint: {unknown}")
-        self._outgoing[command.group] = OutgoingStream(command.group, command.channel, others, self.settings)
+        self._groups[command.group] = Membership(command.channel, nodes)
         self._output.events.append(ChannelOpened(command.channel))
         if self.trace is not None:
             self.trace(GroupJoined(self._now_ns, *self.member, command.group))
 
     def _leave(self, command: LeaveGroup) -> None:
-        stream = self._outgoing.pop(command.group, None)
-        if stream is None:
+        membership = self._groups.pop(command.group, None)
+        if membership is None:
             raise UsageError(f"node {self.member} is not in group {command.group}; join it first")
-        if stream.next_message > stream.stable_message:
+        stream = self._outgoing.pop(command.group, None)
+        if stream is not None:
             self._fail(stream, stream.stable_message, stream.next_message, "the sender left the group")
+            self._left_at[command.group] = (stream.next_frame, stream.next_message)
         self._ready.pop(command.group, None)
         for key in [key for key in self._incoming if key[1] == command.group]:
             self._forget(key)
-        self._output.events.append(ChannelClosed(stream.channel))
+        self._output.events.append(ChannelClosed(membership.channel))
         if self.trace is not None:
             self.trace(GroupLeft(self._now_ns, *self.member, command.group))
 
-    def _send(self, command: SendMessages) -> None:
-        stream = self._outgoing.get(command.group)
+    def _outgoing_of(self, group: GroupId) -> OutgoingStream:
+        """Find the stream to a group, or begin it with the first message."""
+        stream = self._outgoing.get(group)
         if stream is None:
-            raise UsageError(f"node {self.member} is not in group {command.group}; join it before sending")
+            membership = self._groups.get(group)
+            if membership is None:
+                raise UsageError(f"node {self.member} is not in group {group}; join it before sending")
+            others = sorted(membership.nodes - {self.member.node})
+            numbers = self._left_at.pop(group, (0, 0))
+            stream = OutgoingStream(group, membership.channel, others, self.settings, *numbers)
+            self._outgoing[group] = stream
+        return stream
+
+    def _send(self, command: SendMessages) -> None:
+        stream = self._outgoing_of(command.group)
         largest = max(map(len, command.payloads), default=0)
         try:
             if largest > self.limits.message_bytes_max:
@@ -156,12 +180,10 @@ class ReferenceMachine:
         if self.trace is not None:
             for index, payload in enumerate(command.payloads):
                 self.trace(
-                    MessageSent(
-                        self._now_ns, *self.member, command.group, first + index, STATIC_VIEW, crc32(payload)
-                    )
+                    MessageSent(self._now_ns, *self.member, command.group, first + index, NO_VIEW, crc32(payload))
                 )
         self._output.deliveries.append(
-            Delivery(command.group, self.member, first, command.payloads, STATIC_VIEW, self._now_ns)
+            Delivery(command.group, self.member, first, command.payloads, NO_VIEW, self._now_ns)
         )
 
     # Frames.
@@ -169,8 +191,9 @@ class ReferenceMachine:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: ignore what makes no sense now, then act by kind."""
         self._now_ns = now_ns
-        outgoing = self._outgoing.get(GroupId(frame.region))
-        if outgoing is None or frame.sender not in outgoing.peers:
+        group = GroupId(frame.region)
+        membership = self._groups.get(group)
+        if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
             self._refuse(source, frame, "not a member of a group that this node is in")
             return
         kind = frame.kind
@@ -180,6 +203,10 @@ class ReferenceMachine:
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, Heartbeat):
             self._on_heartbeat(source, frame, body)
+            return
+        outgoing = self._outgoing.get(group)
+        if outgoing is None:
+            self._refuse(source, frame, "speaks of a stream that does not exist")
         elif isinstance(body, Ack):
             self._on_ack(source, outgoing, frame, body)
         elif isinstance(body, Nak):
@@ -251,9 +278,7 @@ class ReferenceMachine:
         for data in islice(stream.kept(body.bounds), self.settings.repairs_per_nak_max):
             self._repairs[endpoint, data] = None
 
-    def _peer_reporting(
-        self, source: Endpoint, stream: OutgoingStream, frame: Frame, body: Ack | Nak
-    ) -> Peer | None:
+    def _peer_reporting(self, source: Endpoint, stream: OutgoingStream, frame: Frame, body: Ack | Nak) -> Peer | None:
         """Find who speaks of our stream, unless it speaks of an earlier life of ours or is one of its own."""
         peer = stream.peers[NodeId(frame.sender)]
         if body.incarnation != self.member.incarnation or frame.incarnation < peer.incarnation:
@@ -332,7 +357,9 @@ class ReferenceMachine:
             self._timers.set(("give_up", key), silent_until_ns)
             return
         stream.give_up(self._output)
-        self._watch_gap(stream)
+        # Ask no more, even if the end of the stream is still missing, until the sender is heard again.
+        stream.asks = False
+        self._timers.cancel(("nak", key))
 
     def _on_heartbeat_due(self, group: GroupId) -> None:
         stream = self._outgoing.get(group)
@@ -350,15 +377,15 @@ class ReferenceMachine:
             self.counters.members_dropped += 1
             expected = stream.message_of(stream.peers[node].prefix)
             sealed = stream.message_of(stream.next_frame)
-            self._fail(stream, expected, sealed, f"node {node} was silent for too long")
+            self._fail(stream, expected, sealed, node, f"node {node} was silent for too long")
         self._release(stream)
         if stream.unstable:
             self._timers.set(("drop", group), self._now_ns + self.settings.drop_after_ns // 4)
 
-    def _fail(self, stream: OutgoingStream, first: int, stop: int, cause: str) -> None:
+    def _fail(self, stream: OutgoingStream, first: int, stop: int, receiver: NodeId | None, cause: str) -> None:
         if first < stop:
             self.counters.messages_failed += stop - first
-            self._output.events.append(SendFailed(stream.group, first, stop, cause))
+            self._output.events.append(SendFailed(stream.group, first, stop, receiver, cause))
 
     def _release(self, stream: OutgoingStream) -> None:
         first, stop = stream.release()
@@ -405,9 +432,7 @@ class ReferenceMachine:
                 continue
             was_stable = not stream.unstable
             sequence = stream.pack(builder)
-            data = builder.seal(
-                Kind.DATA, self._gate.domain, *self.member, group, STATIC_VIEW, sequence, self._now_ns
-            )
+            data = builder.seal(Kind.DATA, self._gate.domain, *self.member, group, NO_VIEW, sequence, self._now_ns)
             stream.sealed(data)
             datagrams.append(Datagram(stream.channel, data))
             room_bytes -= len(data)
@@ -452,5 +477,5 @@ class ReferenceMachine:
     def _control(
         self, kind: Kind, group: GroupId, body: Ack | Nak | Heartbeat, destination: Endpoint | Channel
     ) -> Datagram:
-        data = encode_control(kind, self._gate.domain, *self.member, group, STATIC_VIEW, self._now_ns, body)
+        data = encode_control(kind, self._gate.domain, *self.member, group, NO_VIEW, self._now_ns, body)
         return Datagram(destination, data, Priority.CONTROL)

@@ -7,7 +7,7 @@ that is waited for has a prefix below `first`.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from vivum.core.errors import LimitError
 from vivum.core.ids import Channel, GroupId, Incarnation, NodeId
@@ -17,14 +17,18 @@ from vivum.wire.codec import FrameBuilder
 from vivum.wire.fragments import Outbox
 
 
+MESSAGE_OVERHEAD_BYTES = 64
+"""What a waiting message takes besides its bytes, about: a queue of empty messages must have an end too."""
+
+
 class Peer:
     """What the sender knows of one other member of the group."""
 
     __slots__ = ("awaited", "heard_ns", "incarnation", "prefix")
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: int) -> None:
         self.incarnation = Incarnation(0)
-        self.prefix = 0
+        self.prefix = prefix
         self.heard_ns = 0
         self.awaited = True
 
@@ -51,20 +55,23 @@ class OutgoingStream:
         self,
         group: GroupId,
         channel: Channel,
-        others: Sequence[NodeId],
+        others: Iterable[NodeId],
         settings: ReferenceSettings,
+        next_frame: int = 0,
+        next_message: int = 0,
     ) -> None:
+        """Begin a stream, or go on with its numbers after a stay that ended: others have counted so far."""
         self.group = group
         self.channel = channel
-        self.peers = {node: Peer() for node in others}
-        self.next_message = 0
-        self.next_frame = 0
-        self.first = 0
-        self.stable_message = 0
+        self.peers = {node: Peer(next_frame) for node in others}
+        self.next_message = next_message
+        self.next_frame = next_frame
+        self.first = next_frame
+        self.stable_message = next_message
         self.heartbeat_ns = settings.heartbeat_ns_min
         self._settings = settings
         self._outbox = Outbox(group)
-        self._messages_sealed = 0
+        self._messages_sealed = next_message
         # Each frame with one past the last message that it completes: what a receiver of all up to it has.
         self._frames: deque[tuple[bytes, int]] = deque()
 
@@ -72,17 +79,19 @@ class OutgoingStream:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes accepted and not yet in a frame."""
-        return self._outbox.size
+        """Memory of what was accepted and is not yet in a frame."""
+        return self._outbox.size + MESSAGE_OVERHEAD_BYTES * (self.next_message - self._messages_sealed)
 
     def accept(self, payloads: Sequence[bytes]) -> int:
         """Queue messages; return the sequence of the first. All or none: raises `LimitError` at the limit."""
-        size = sum(map(len, payloads))
+        size = sum(map(len, payloads)) + MESSAGE_OVERHEAD_BYTES * len(payloads)
+        pending = self.pending_bytes
         # One message larger than the whole queue must still get through, alone.
-        if self.pending_bytes and self.pending_bytes + size > self._settings.pending_bytes_max:
+        if pending + size > self._settings.pending_bytes_max and (pending or len(payloads) > 1):
+            remedy = "wait until some are sent" if pending else "send fewer at once"
             raise LimitError(
-                f"group {self.group} has {self.pending_bytes} bytes waiting; with {size} more it would pass "
-                f"pending_bytes_max={self._settings.pending_bytes_max}: wait until some are sent"
+                f"group {self.group} has {pending} bytes waiting; with {size} more it would pass "
+                f"pending_bytes_max={self._settings.pending_bytes_max}: {remedy}"
             )
         first = self.next_message
         self._outbox.put(first, payloads)
