@@ -1,6 +1,6 @@
 """What applications ask of a protocol, and what a protocol tells them, whatever its guarantee."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from vivum.core.ids import Channel, GroupId, Member, NodeId
@@ -13,7 +13,7 @@ class JoinGroup(Command):
 
     group: GroupId
     channel: Channel
-    nodes: Sequence[NodeId]
+    nodes: Collection[NodeId]
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,10 +85,13 @@ class FaultInjector:
     # Each begins a fault and returns how to end it.
 
     def _crash(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None] | None:
-        dead = [host for host in hosts if host.node is not None]
-        for host in dead:
+        died = {host: host.incarnation for host in hosts if host.node is not None}
+        for host in died:
             host.crash()
-        return (lambda: self._restart(fault, dead)) if fault.lasts is not None else None
+        if fault.lasts is None:
+            return None
+        # One that came back meanwhile and died again is dead for another reason.
+        return lambda: self._restart(fault, [host for host, life in died.items() if host.incarnation == life])
 
     def _restart(self, _: FaultSpec, hosts: list[Host]) -> None:
         for host in hosts:
@@ -101,36 +104,28 @@ class FaultInjector:
             host.pause(fault.lasts)
 
     def _slow(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
+        # Several at once multiply, so that each ends for itself.
         for host in hosts:
-            host.slowness = fault.factor
+            host.slowness *= fault.factor
 
         def end() -> None:
             for host in hosts:
-                host.slowness = 1
+                host.slowness //= fault.factor
 
         return end
 
     def _partition(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        inside = {host.node_id for host in hosts}
-        outside = self._hosts.keys() - inside
-        return self._block([(inside, outside), (outside, inside)])
+        inside = frozenset(host.node_id for host in hosts)
+        outside = frozenset(self._hosts.keys() - inside)
+        return self._add(
+            list(self._hosts.values()),
+            lambda port: (port.blocks, outside if port.host.node_id in inside else inside),
+        )
 
     def _one_way(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
-        inside = {host.node_id for host in hosts}
-        return self._block([(inside, self._hosts.keys() - inside)])
-
-    def _block(self, cuts: list[tuple[set[NodeId], set[NodeId]]]) -> Callable[[], None]:
-        """Let nothing through from the first to the second set of each cut."""
-
-        def apply(change: Callable[[set[NodeId], set[NodeId]], None]) -> None:
-            for sources, targets in cuts:
-                for target in targets:
-                    port = self._network.port(target)
-                    change(port.blocked_sources, sources)
-                    port.update()
-
-        apply(set.update)
-        return lambda: apply(set.difference_update)
+        inside = frozenset(host.node_id for host in hosts)
+        outside = [host for host in self._hosts.values() if host.node_id not in inside]
+        return self._add(outside, lambda port: (port.blocks, inside))
 
     def _loss(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
         return self._add(hosts, lambda port: (port.loss, IndependentLoss(fault.rate)))

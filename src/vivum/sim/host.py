@@ -65,7 +65,7 @@ class Host:
         self.on_room: Callable[[Host], None] | None = None
         self._scheduler = scheduler
         self._network = network
-        self._clock = clock
+        self.clock = clock
         self._make_node = make_node
         self._busy_until_ns = 0
         self._asleep_until_ns = 0
@@ -84,7 +84,8 @@ class Host:
         """Begin a new life."""
         assert self.node is None, f"{self.endpoint} is already up"
         self.incarnation = Incarnation(self.incarnation + 1)
-        self._busy_until_ns = self._scheduler.now_ns
+        # A new process: a pause of the one before is over.
+        self._busy_until_ns = self._asleep_until_ns = self._scheduler.now_ns
         if self.trace is not None:
             self.trace(NodeStarted(self._scheduler.now_ns, self.node_id, self.incarnation))
         self.node = self._make_node(self, self.incarnation)
@@ -109,30 +110,35 @@ class Host:
 
     def pause(self, duration_ns: int) -> None:
         """Sleep, as a process does that is not scheduled: arrivals pile up in the socket buffer."""
-        self._asleep_until_ns = self._scheduler.now_ns + duration_ns
+        if self.node is None:
+            return
+        self._asleep_until_ns = max(self._asleep_until_ns, self._scheduler.now_ns + duration_ns)
         self._busy_until_ns = max(self._busy_until_ns, self._asleep_until_ns)
 
     @property
     def is_asleep(self) -> bool:
         """Tell whether a pause is on."""
-        return self._asleep_until_ns > self._scheduler.now_ns
+        return self.node is not None and self._asleep_until_ns > self._scheduler.now_ns
 
     def wake_up(self) -> None:
         """End a pause before its time."""
-        if self.node is not None and self._busy_until_ns > self._scheduler.now_ns:
+        if self.is_asleep:
             self._busy_until_ns = self._asleep_until_ns = self._scheduler.now_ns
             self._wake_at(self._scheduler.now_ns)
 
     @property
     def local_now_ns(self) -> int:
         """The time by this host's clock."""
-        return self._clock.local_ns(self._scheduler.now_ns)
+        return self.clock.local_ns(self._scheduler.now_ns)
 
     # What reaches the host.
 
     def submit(self, command: Command) -> bool:
-        """Let the application on this host ask something of its node; tell whether it was accepted."""
-        if self.node is None:
+        """Let the application on this host ask something of its node; tell whether it was accepted.
+
+        An application sleeps with its host: it is heard again when the pause is over.
+        """
+        if self.node is None or self._asleep_until_ns > self._scheduler.now_ns:
             return False
         try:
             self.node.submit(self.local_now_ns, command)
@@ -222,7 +228,7 @@ class Host:
                     len(packet.data),
                 )
             )
-        self.node.on_datagram(self._clock.local_ns(self._scheduler.now_ns), packet.source, packet.data)
+        self.node.on_datagram(self.clock.local_ns(self._scheduler.now_ns), packet.source, packet.data)
         return self.profile.receive_cost_ns * self.slowness
 
     def _after_handling(self, cost_ns: int) -> None:
@@ -266,7 +272,8 @@ class Host:
         able_ns = max(self._busy_until_ns, self._scheduler.now_ns)
         if room_bytes <= 0 and not self._socket and not self._inbox_bytes:
             # Only new data waits: come back when half of the interface's queue has gone out.
-            able_ns = max(able_ns, (self._scheduler.now_ns + self.port.egress_free_ns) // 2)
+            # Rounded up: a wake-up at this very instant would find no more room, for ever.
+            able_ns = max(able_ns, (self._scheduler.now_ns + self.port.egress_free_ns + 1) // 2)
         self._wake_at(able_ns)
 
     def _tell(self, output: Output) -> None:
@@ -294,7 +301,7 @@ class Host:
         deadline_ns = node.next_deadline_ns()
         if deadline_ns is None:
             return
-        at_ns = max(self._clock.true_ns(deadline_ns), self._scheduler.now_ns)
+        at_ns = max(self.clock.true_ns(deadline_ns), self._scheduler.now_ns)
         if self._timer_ns is None or at_ns < self._timer_ns:
             self._timer_ns = at_ns
             self._scheduler.at(at_ns, self._on_timer, (self.incarnation, at_ns))
@@ -310,5 +317,5 @@ class Host:
             self._scheduler.at(self._timer_ns, self._on_timer, (incarnation, self._timer_ns))
             return
         self._timer_ns = None
-        self.node.on_timer(self._clock.local_ns(now_ns))
+        self.node.on_timer(self.clock.local_ns(now_ns))
         self._after_handling(0)

@@ -58,7 +58,7 @@ class Port:
     """One host's link: when it will be free each way, and the faults that are on now."""
 
     __slots__ = (
-        "blocked_sources",
+        "blocks",
         "disturbed",
         "duplicates",
         "egress_free_ns",
@@ -77,18 +77,17 @@ class Port:
         self.loss: list[LossModel] = []
         self.duplicates: list[float] = []
         self.reorders: list[tuple[float, int]] = []
-        self.blocked_sources: set[NodeId] = set()
+        self.blocks: list[frozenset[NodeId]] = []
         self.disturbed = False
 
     def update(self) -> None:
         """Note whether any fault is on, so that a healthy link pays one test for all of them."""
-        self.disturbed = bool(self.loss or self.blocked_sources or self.duplicates or self.reorders)
+        self.disturbed = bool(self.loss or self.blocks or self.duplicates or self.reorders)
 
     def heal(self) -> None:
         """End all faults of the link."""
-        for faults in (self.loss, self.duplicates, self.reorders):
+        for faults in (self.loss, self.duplicates, self.reorders, self.blocks):
             faults.clear()
-        self.blocked_sources.clear()
         self.update()
 
 
@@ -176,7 +175,8 @@ class Network:
             now_ns += int(port.rng.random() * profile.jitter_ns)
         free_ns = port.ingress_free_ns
         if free_ns > now_ns:
-            queued_bytes = (free_ns - now_ns) * profile.bandwidth_bps // (8 * SECOND)
+            # Arrivals keep their order, so one that is late by jitter makes others late: that much is no queue.
+            queued_bytes = (free_ns - now_ns - profile.jitter_ns) * profile.bandwidth_bps // (8 * SECOND)
             if queued_bytes + len(packet.data) > profile.ingress_bytes_max:
                 self.drop(port, packet, "switch queue full")
                 return
@@ -187,9 +187,10 @@ class Network:
 
     def _disturb(self, port: Port, packet: Packet) -> bool:
         """Apply the faults of a link; tell whether the datagram was lost or is taken care of."""
-        if packet.source_node in port.blocked_sources:
-            self.drop(port, packet, "partition")
-            return True
+        for sources in port.blocks:
+            if packet.source_node in sources:
+                self.drop(port, packet, "partition")
+                return True
         rng = port.rng
         for model in port.loss:
             if model.loses(rng):

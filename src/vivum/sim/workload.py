@@ -18,6 +18,9 @@ _STAMP = Struct("<IQ")
 BATCH = 16
 """Messages that a sender at rate "max" offers at once: few enough that a full queue is full to the last message."""
 
+BATCH_BYTES = 65_536
+"""Their size at most, unless one message alone is larger: a batch that is over a queue's limit never gets in."""
+
 
 class Application:
     """One sender of one kind of traffic on one host."""
@@ -81,7 +84,7 @@ class Application:
         else:
             group = self._groups[self._next_group]
             self._next_group = (self._next_group + 1) % len(self._groups)
-        count = BATCH if self._spec.rate == "max" else 1
+        count = max(1, min(BATCH, BATCH_BYTES // max(1, self._spec.size))) if self._spec.rate == "max" else 1
         payloads = []
         for _ in range(count):
             self.offered += 1

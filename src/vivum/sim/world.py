@@ -100,6 +100,9 @@ class World:
         node_ids = [NodeId(number) for number in range(1, scenario.nodes + 1)]
         groups = scenario.groups
         self.groups = lay_out(groups.pattern, node_ids, groups.count, groups.members, self._random.fork("groups"))
+        # One set for all groups with the same members: thousands of groups must not cost thousands of sets a node.
+        distinct = {members: frozenset(members) for members in self.groups.values()}
+        self._joins = {group: JoinGroup(group, Channel(group), distinct[each]) for group, each in self.groups.items()}
         self._groups_of: dict[NodeId, list[GroupId]] = {node: [] for node in node_ids}
         for group, members in self.groups.items():
             for node in members:
@@ -212,7 +215,7 @@ class World:
 
     def _on_started(self, host: Host) -> None:
         for group in self._groups_of[host.node_id]:
-            host.submit(JoinGroup(group, Channel(group), self.groups[group]))
+            host.submit(self._joins[group])
 
     def _start_traffic(self, index: int, traffic: TrafficSpec) -> None:
         senders = range(1, traffic.senders + 1) if isinstance(traffic.senders, int) else traffic.senders
@@ -237,7 +240,8 @@ class World:
     def _on_delivery(self, host: Host, delivery: Delivery) -> None:
         self.delivered += len(delivery.payloads)
         if len(self._latencies_ns) < LATENCY_SAMPLES_MAX and delivery.sender.node != host.node_id:
-            self._latencies_ns.append(host.local_now_ns - delivery.sent_ns)
+            sent_ns = self.hosts[delivery.sender.node].clock.true_ns(delivery.sent_ns)
+            self._latencies_ns.append(self.scheduler.now_ns - sent_ns)
 
 
 def _percentile_us(ordered_ns: list[int], share: float) -> float | None:

@@ -116,8 +116,8 @@ class IncomingStream:
     def give_up(self, output: Output) -> None:
         """The sender is dead: report what is missing and deliver what is held behind it.
 
-        What is missing at the end, with nothing behind it, stays open: it holds up nothing, nobody knows which messages it
-        had, and a sender that was not dead after all can still send it.
+        What is missing at the end, with nothing behind it, stays open: it holds up nothing, nobody knows which
+        messages it had, and a sender that was not dead after all can still send it.
         """
         before = self.window.prefix
         stop = max(self._held, default=before - 1) + 1

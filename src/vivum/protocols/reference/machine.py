@@ -43,6 +43,7 @@ from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
+
 class Membership(NamedTuple):
     """A group that this node is in. Light: a node may be in thousands and send to few."""
 
@@ -137,7 +138,7 @@ class ReferenceMachine:
             raise UsageError(f"node {self.member} is not in group {command.group}; join it first")
         stream = self._outgoing.pop(command.group, None)
         if stream is not None:
-            self._fail(stream, stream.stable_message, stream.next_message, "the sender left the group")
+            self._fail(stream, stream.stable_message, stream.next_message, None, "the sender left the group")
             self._left_at[command.group] = (stream.next_frame, stream.next_message)
         self._ready.pop(command.group, None)
         for key in [key for key in self._incoming if key[1] == command.group]:
@@ -201,6 +202,8 @@ class ReferenceMachine:
             self._on_data(source, frame)
             return
         body = self._gate.decode(now_ns, source, frame)
+        if body is None:
+            return
         if isinstance(body, Heartbeat):
             self._on_heartbeat(source, frame, body)
             return

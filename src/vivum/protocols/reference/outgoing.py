@@ -16,7 +16,6 @@ from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.fragments import Outbox
 
-
 MESSAGE_OVERHEAD_BYTES = 64
 """What a waiting message takes besides its bytes, about: a queue of empty messages must have an end too."""
 
