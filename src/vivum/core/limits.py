@@ -32,8 +32,8 @@ class Limits:
         effect="As for joins_open_max.",
     )
     ranges_max: int = setting(
-        256,
+        64,
         unit="ranges",
-        why="A list of missing ranges must fit one control frame at the smallest path size.",
+        why="A list of missing ranges must fit one frame of 1,472 bytes whatever the numbers; 79 would just fit.",
         effect="Only the lowest ranges are reported; the rest follow when those are repaired.",
     )
