@@ -25,11 +25,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 PROTOCOLS: tuple[str, ...] = (
     "vsync",
     "order",
-    "membership",
-    "consensus",
     "bimodal",
     "ricochet",
     "qsm",
+    "membership",
+    "consensus",
     "gossip",
     "reference",
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["vivum.wire"]):
-    from vivum.wire import _twin, control
+    from vivum.wire import _twin, control, membership, tokens
 
 from vivum.core.errors import DecodeError
 from vivum.core.limits import Limits
@@ -73,14 +73,13 @@ def seeds():
     yield data
     yield data + _twin.resend(data)
     header = (1, 2, 3, 4, 5, 6)
-    status = control.StreamStatus(1, 2, 3, 4, 9, (4, 5), (3, 4))
-    address = control.MemberAddress(1, 2, "host", 7)
+    status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9)
     for kind, message in [
         (Kind.NAK, control.Nak(1, (1, 2, 5, 9))),
         (Kind.HEARTBEAT, control.Heartbeat(1, 2, 3)),
-        (Kind.TOKEN, control.Token(1, 2, 3, (status,))),
-        (Kind.MEMBERSHIP, control.Subscribe(1, ("/a", "/b"))),
-        (Kind.MEMBERSHIP, control.RegionView(1, 2, 3, (address,), (5,))),
+        (Kind.TOKEN, tokens.Token(0, 1, 2, 3, 4, (5,), 0, (status,), (tokens.RepairRequest(3, 1, 2, (5, 6)),))),
+        (Kind.MEMBERSHIP, membership.Subscribe(1, (1, 2), (5, 9))),
+        (Kind.CONFIGURATION, membership.Configuration(1, 2, 3, 0, 4, 0, 1, 5, b"content")),
         (Kind.ORDER, control.Order(1, 2, (control.OrderedRun(1, 2, 3, 4),))),
         (Kind.XOR, control.Xor((control.FrameName(1, 2, 3, 4, 5),), bytes(40))),
     ]:

@@ -20,6 +20,10 @@ class LimitError(UsageError):
     """The caller went past a named limit; the message names it, its value and how to change it."""
 
 
+class NotNowError(LimitError):
+    """A passing limit: a queue is full, or a group is not entered yet. Nothing changed; wait and try again."""
+
+
 class PeerError(VivumError):
     """A peer sent something that cannot be accepted. Never reaches an application."""
 

@@ -11,11 +11,15 @@ from typing import Any
 import msgspec
 
 from vivum.core.errors import UsageError
-from vivum.core.ids import Endpoint, Member, NodeId
+from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.settings import settings_of
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
+from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.qsm.machine import QsmMachine
+from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.gate import Gate, domain_tag
@@ -30,6 +34,8 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
+    make_service: Callable[[Member], Node] | None = None
+    """Builds the node of the configuration service, for protocols that need one."""
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
@@ -40,7 +46,8 @@ class ProtocolEntry:
         try:
             return msgspec.convert(dict(values), self.settings)
         except msgspec.ValidationError as error:
-            raise UsageError(str(error).replace(" - at `$.", ": ").rstrip("`")) from error
+            what, _, name = str(error).partition(" - at `$.")
+            raise UsageError(f"{name.rstrip('`')}: {what}") from error
 
 
 def _make_reference_node(
@@ -56,8 +63,38 @@ def _make_reference_node(
     return Node(member, gate, [machine], counters, trace)
 
 
+def _make_qsm_node(
+    member: Member,
+    endpoints: Mapping[NodeId, Endpoint],
+    settings: QsmSettings,
+    rng: Random,
+    trace: Tracer | None,
+) -> Node:
+    counters = Counters()
+    nobody = Member(member.node, Incarnation(0))
+    gate = Gate(domain_tag("sim"), counters, nobody, trace)
+    # Every start of the process is a new life to the service, whatever number it will give it.
+    name = f"node {member.node}, start {member.incarnation}"
+    services = [endpoints[SERVICE_NODE]]
+    client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
+    machine = QsmMachine(client, gate, settings, trace=trace)
+    return Node(nobody, gate, [machine], counters, trace, identity=lambda: machine.identity or nobody)
+
+
+def _make_service_node(member: Member) -> Node:
+    counters = Counters()
+    gate = Gate(domain_tag("sim"), counters, member)
+    return Node(member, gate, [ServiceMachine(member, gate)], counters)
+
+
+SERVICE_NODE = NodeId(1_000_000)
+"""The node of the configuration service, where it has one of its own."""
+
 PROTOCOLS: dict[str, ProtocolEntry] = {
     "reference": ProtocolEntry(
         ReferenceSettings, _make_reference_node, "Best-effort multicast, then NAKs to the sender"
+    ),
+    "qsm": ProtocolEntry(
+        QsmSettings, _make_qsm_node, "Regions of overlap, token rings, repair from caches", _make_service_node
     ),
 }

@@ -3,7 +3,7 @@
 Knows no protocol by name. Traces, in one place for all protocols, what reaches the application.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from zlib import crc32
 
@@ -37,8 +37,12 @@ class Node:
         protocols: Sequence[ProtocolMachine],
         counters: Counters,
         trace: Tracer | None = None,
+        *,
+        identity: Callable[[], Member] | None = None,
     ) -> None:
-        self.member = member
+        """Compose protocols. `identity` tells who the node is, where a membership service decides that."""
+        self._member = member
+        self._identity = identity
         self.counters = counters
         self.trace = trace
         self._gate = gate
@@ -53,6 +57,11 @@ class Node:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
         self._now_ns = 0
+
+    @property
+    def member(self) -> Member:
+        """This life of this node; incarnation 0 while it has none."""
+        return self._member if self._identity is None else self._identity()
 
     def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
         """Take bytes that arrived."""
@@ -115,11 +124,11 @@ class Node:
         if output.datagrams:
             self._count_sent(output)
         if output.deliveries:
-            counters = self.counters
+            counters, trace = self.counters, self.trace
             for delivery in output.deliveries:
                 counters.messages_delivered += len(delivery.payloads)
-                if self.trace is not None:
-                    self._trace_delivery(self.trace, delivery)
+                if trace is not None:
+                    self._trace_delivery(trace, delivery)
         if self.trace is not None and output.events:
             for event in output.events:
                 self._trace_event(self.trace, event)

@@ -19,6 +19,8 @@ class DriftingClock:
 
     def local_ns(self, true_ns: int) -> int:
         """What the host reads at a true time."""
+        if not self._drift_ppm:
+            return true_ns + self._offset_ns
         return true_ns + self._offset_ns + true_ns * self._drift_ppm // MILLION
 
     def true_ns(self, local_ns: int) -> int:

@@ -21,12 +21,15 @@ class FaultInjector:
         scheduler: Scheduler,
         network: Network,
         hosts: dict[NodeId, Host],
+        service: Host | None,
         stop_ns: int,
         trace: Tracer | None,
     ) -> None:
         self._scheduler = scheduler
         self._network = network
         self._hosts = hosts
+        # The configuration service does not fail by itself, but links to it do, and it is on one side of a partition.
+        self._everyone = {**hosts, **({service.node_id: service} if service is not None else {})}
         self._stop_ns = stop_ns
         self._trace = trace
         self._healed = False
@@ -64,19 +67,19 @@ class FaultInjector:
         fault, end = what
         if self._healed:
             return
-        end()
         self._note(f"end of {fault.kind} at {_names(fault)}")
+        end()
 
     def heal(self, _: None = None) -> None:
         """End every fault and start every dead host: what is left must now become whole."""
         self._healed = True
-        for host in self._hosts.values():
+        self._note("everything heals")
+        for host in self._everyone.values():
             host.port.heal()
             host.wake_up()
             host.slowness = 1
             if host.node is None:
                 host.start()
-        self._note("everything heals")
 
     def _note(self, cause: str) -> None:
         if self._trace is not None:
@@ -116,15 +119,15 @@ class FaultInjector:
 
     def _partition(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
         inside = frozenset(host.node_id for host in hosts)
-        outside = frozenset(self._hosts.keys() - inside)
+        outside = frozenset(self._everyone.keys() - inside)
         return self._add(
-            list(self._hosts.values()),
+            list(self._everyone.values()),
             lambda port: (port.blocks, outside if port.host.node_id in inside else inside),
         )
 
     def _one_way(self, _: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
         inside = frozenset(host.node_id for host in hosts)
-        outside = [host for host in self._hosts.values() if host.node_id not in inside]
+        outside = [host for host in self._everyone.values() if host.node_id not in inside]
         return self._add(outside, lambda port: (port.blocks, inside))
 
     def _loss(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:

@@ -71,6 +71,7 @@ class Host:
         self._asleep_until_ns = 0
         self._wake_ns: int | None = None
         self._timer_ns: int | None = None
+        self._timer_deadline_ns = 0
         self._socket: deque[Packet] = deque()
         self._socket_bytes = 0
         self._socket_bytes_high = 0
@@ -86,9 +87,10 @@ class Host:
         self.incarnation = Incarnation(self.incarnation + 1)
         # A new process: a pause of the one before is over.
         self._busy_until_ns = self._asleep_until_ns = self._scheduler.now_ns
-        if self.trace is not None:
-            self.trace(NodeStarted(self._scheduler.now_ns, self.node_id, self.incarnation))
         self.node = self._make_node(self, self.incarnation)
+        # A node that gets its life from a membership service tells so itself, when it has it.
+        if self.trace is not None and self.node.member.incarnation:
+            self.trace(NodeStarted(self._scheduler.now_ns, *self.node.member))
         if self.on_started is not None:
             self.on_started(self)
         self._after_handling(0)
@@ -97,7 +99,7 @@ class Host:
         """End this life without a word. What waits in its buffers is gone."""
         if self.node is None:
             return
-        self.node = None
+        member, self.node = self.node.member, None
         self._network.unlisten_all(self.node_id)
         self._socket.clear()
         self._socket_bytes = 0
@@ -105,8 +107,8 @@ class Host:
             queue.clear()
         self._inbox_bytes = 0
         self._timer_ns = self._wake_ns = None
-        if self.trace is not None:
-            self.trace(NodeStopped(self._scheduler.now_ns, self.node_id, self.incarnation, "crash"))
+        if self.trace is not None and member.incarnation:
+            self.trace(NodeStopped(self._scheduler.now_ns, *member, "crash"))
 
     def pause(self, duration_ns: int) -> None:
         """Sleep, as a process does that is not scheduled: arrivals pile up in the socket buffer."""
@@ -124,6 +126,8 @@ class Host:
         """End a pause before its time."""
         if self.is_asleep:
             self._busy_until_ns = self._asleep_until_ns = self._scheduler.now_ns
+            # A timer that came due meanwhile waits for the end of the pause: set it anew.
+            self._timer_ns = None
             self._wake_at(self._scheduler.now_ns)
 
     @property
@@ -203,6 +207,10 @@ class Host:
                 packet = queue.popleft()
                 self._inbox_bytes -= len(packet.data)
                 cost_ns += self._handle(packet)
+        if self._timer_ns is not None and self._timer_ns <= now_ns:
+            # Between two quanta of input, or a host with always more to read would never get to its timers.
+            self._timer_ns = None
+            self.node.on_timer(self.clock.local_ns(now_ns))
         self._after_handling(cost_ns)
 
     def _drain(self) -> None:
@@ -217,18 +225,12 @@ class Host:
 
     def _handle(self, packet: Packet) -> int:
         assert self.node is not None
+        now_ns, source, data = self._scheduler.now_ns, packet.source, packet.data
         if self.frame_trace is not None:
             self.frame_trace(
-                FrameReceived(
-                    self._scheduler.now_ns,
-                    self.node_id,
-                    self.incarnation,
-                    str(packet.source),
-                    kind_name(packet.data),
-                    len(packet.data),
-                )
+                FrameReceived(now_ns, self.node_id, self.incarnation, str(source), kind_name(data), len(data))
             )
-        self.node.on_datagram(self.clock.local_ns(self._scheduler.now_ns), packet.source, packet.data)
+        self.node.on_datagram(self.clock.local_ns(now_ns), source, data)
         return self.profile.receive_cost_ns * self.slowness
 
     def _after_handling(self, cost_ns: int) -> None:
@@ -237,20 +239,27 @@ class Host:
         assert node is not None
         now_ns = self._scheduler.now_ns
         done_ns = now_ns + cost_ns
-        has_data = node.has_data
-        room_bytes = self._network.egress_room_bytes(self.port) if has_data else 0
+        network, port = self._network, self.port
+        idle = port.egress_free_ns <= now_ns
+        room_bytes = network.profile.egress_bytes_max if idle else network.egress_room_bytes(port)
+        hurried = False
         while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
-            if output.events or output.deliveries:
-                self._tell(output)
+            if output.events:
+                self._tell(output.events)
+            if self.on_delivery is not None:
+                for delivery in output.deliveries:
+                    self.on_delivery(self, delivery)
             if not output.datagrams:
                 break
             sent_bytes, done_ns = self._send(output, done_ns)
             room_bytes = max(0, room_bytes - sent_bytes)
             if done_ns - now_ns > QUANTUM_NS:
+                hurried = True
                 break
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
-        if self._socket or self._inbox_bytes or (has_data and node.has_data):
+        # With room and time left the node has sealed all that it could: no need to ask.
+        if self._socket or self._inbox_bytes or ((hurried or room_bytes <= 0) and node.has_data):
             self._wake_when_able(room_bytes)
         self._arm_timer(node)
         if self.on_room is not None:
@@ -276,17 +285,14 @@ class Host:
             able_ns = max(able_ns, (self._scheduler.now_ns + self.port.egress_free_ns + 1) // 2)
         self._wake_at(able_ns)
 
-    def _tell(self, output: Output) -> None:
-        for event in output.events:
+    def _tell(self, events: list[Event]) -> None:
+        for event in events:
             if type(event) is ChannelOpened:
                 self._network.listen(event.channel, self.node_id)
             elif type(event) is ChannelClosed:
                 self._network.unlisten(event.channel, self.node_id)
             if self.on_event is not None:
                 self.on_event(self, event)
-        if self.on_delivery is not None:
-            for delivery in output.deliveries:
-                self.on_delivery(self, delivery)
 
     def _trace_sent(self, destination: Endpoint | int, data: bytes) -> None:
         assert self.frame_trace is not None
@@ -299,12 +305,11 @@ class Host:
 
     def _arm_timer(self, node: Node) -> None:
         deadline_ns = node.next_deadline_ns()
-        if deadline_ns is None:
+        if deadline_ns is None or (self._timer_ns is not None and deadline_ns >= self._timer_deadline_ns):
             return
-        at_ns = max(self.clock.true_ns(deadline_ns), self._scheduler.now_ns)
-        if self._timer_ns is None or at_ns < self._timer_ns:
-            self._timer_ns = at_ns
-            self._scheduler.at(at_ns, self._on_timer, (self.incarnation, at_ns))
+        self._timer_deadline_ns = deadline_ns
+        self._timer_ns = at_ns = max(self.clock.true_ns(deadline_ns), self._scheduler.now_ns)
+        self._scheduler.at(at_ns, self._on_timer, (self.incarnation, at_ns))
 
     def _on_timer(self, armed: tuple[Incarnation, int]) -> None:
         incarnation, at_ns = armed

@@ -1,5 +1,6 @@
 """The scenarios that come with Vivum, and how a name on the command line finds one."""
 
+import os.path
 from pathlib import Path
 
 from vivum.sim.scenario import Scenario, ScenarioError, load_scenario
@@ -19,7 +20,8 @@ def find_scenario(name: str, seed: int) -> Scenario:
     if name == SWARM:
         return make_up(seed)
     path = Path(name)
-    if path.suffix == ".toml" or path.exists():
+    # Not `path.exists()`, which raises for a name that is too long to be one.
+    if path.suffix == ".toml" or os.path.exists(name):
         return load_scenario(path)
     if name in built_in_names():
         return load_scenario(_FOLDER / f"{name}.toml")

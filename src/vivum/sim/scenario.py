@@ -20,7 +20,10 @@ from vivum.node.build import PROTOCOLS
 
 Probability = Annotated[float, Meta(ge=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
+BurstLength = Annotated[float, Meta(ge=1, le=1_000_000)]
+
+DURATION_MAX_NS = 1 << 60
+"""Some 36 years: two of them still fit the 64 bits that time has on the wire."""
 
 
 class ScenarioError(UsageError):
@@ -48,7 +51,7 @@ class NetworkSpec(Struct, forbid_unknown_fields=True, frozen=True):
     ingress_bytes: Positive = 131_072
     loss: Probability = 0.0
     burst_rate: Probability = 0.0
-    burst_length: Annotated[float, Meta(ge=1)] = 10.0
+    burst_length: BurstLength = 10.0
     duplicate: Probability = 0.0
     reorder: Probability = 0.0
     reorder_delay: Duration = Duration(1_000_000)
@@ -68,7 +71,7 @@ class HostSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class GroupsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Who is in which group."""
 
-    count: Positive = 1
+    count: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     pattern: Literal["identical", "hierarchical", "random"] = "identical"
     members: Positive = 3
 
@@ -77,7 +80,7 @@ class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """What applications send: each sender goes round its groups, or picks one at random."""
 
     senders: Positive | tuple[Positive, ...] = 1
-    rate: Annotated[float, Meta(gt=0)] | Literal["max"] = 1000.0
+    rate: Annotated[float, Meta(ge=0.001, le=10_000_000)] | Literal["max"] = 1000.0
     size: Annotated[int, Meta(ge=0, le=16 * 1024 * 1024)] = 1000
     arrival: Literal["constant", "poisson"] = "constant"
     choose: Literal["round_robin", "random"] = "round_robin"
@@ -99,7 +102,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     every: Duration | None = None
     nodes: tuple[Positive, ...] = ()
     rate: Probability = 0.1
-    length: Annotated[float, Meta(ge=1)] = 10.0
+    length: BurstLength = 10.0
     factor: Positive = 10
     delay: Duration = Duration(1_000_000)
 
@@ -130,6 +133,8 @@ def load_scenario(path: Path) -> Scenario:
         raise ScenarioError(f"{path}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: not a TOML file: {error}") from error
+    except RecursionError as error:
+        raise ScenarioError(f"{path}: not a scenario: nested too deeply") from error
     return parse_scenario(table, str(path))
 
 
@@ -139,8 +144,7 @@ def parse_scenario(table: Mapping[str, Any], name: str) -> Scenario:
     try:
         scenario = msgspec.convert(table, Scenario, dec_hook=_decode_unit)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        raise ScenarioError(f"{name}: {where.strip('.`') or 'scenario'}: {what}") from error
+        raise ScenarioError(f"{name}: {_explain(str(error))}") from error
     _check_sense(scenario, name)
     return scenario
 
@@ -160,6 +164,33 @@ def _check_keys(table: Mapping[str, Any], struct: type[Struct], name: str, where
                 _check_keys(item, inner, name, where + step)
 
 
+def _explain(error: str) -> str:
+    """Say in our words what msgspec found: the key, and what is allowed."""
+    what, _, where = error.partition(" - at `$")
+    key = where.strip(".`")
+    if what.startswith("Object missing required field"):
+        missing = what.split("`")[1]
+        return f"{key}.{missing}: missing; it must be given".lstrip(".")
+    if what.startswith("Invalid enum value"):
+        annotation: Any = Scenario
+        for step in key.split("."):
+            struct = _struct_inside(annotation)
+            assert struct is not None
+            fields = {each.name: each.type for each in msgspec.structs.fields(struct)}
+            annotation = fields[step.partition("[")[0]]
+        what = f"{what.removeprefix('Invalid enum value ')} is unknown; allowed: {', '.join(_choices(annotation))}"
+    return f"{key}: {what.replace('`object`', 'a table').replace('`array`', 'a list')}"
+
+
+def _choices(annotation: Any) -> list[str]:
+    """List the words that an annotation allows, a union of words and numbers at most."""
+    if get_origin(annotation) is Literal:
+        return [repr(each) for each in get_args(annotation)]
+    if get_origin(annotation) is Annotated:
+        return ["a number"]
+    return [choice for each in get_args(annotation) for choice in _choices(each)]
+
+
 def _struct_inside(annotation: Any) -> type[Struct] | None:
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return annotation
@@ -173,9 +204,12 @@ def _decode_unit(wanted: type, value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError(f"Expected a duration such as '10ms', got {value!r}")
         try:
-            return Duration(parse_duration_ns(value))
+            duration_ns = parse_duration_ns(value)
         except UsageError as error:
             raise ValueError(str(error)) from error
+        if duration_ns > DURATION_MAX_NS:
+            raise ValueError(f"Expected a duration of at most {DURATION_MAX_NS} ns, got {value!r}")
+        return Duration(duration_ns)
     if wanted is Bandwidth:
         for unit, size in _BANDWIDTH_UNITS.items():
             number = value.removesuffix(unit).strip() if isinstance(value, str) and value.endswith(unit) else ""
@@ -183,6 +217,11 @@ def _decode_unit(wanted: type, value: Any) -> Any:
                 return Bandwidth(int(number) * size)
         raise ValueError(f"Expected a bandwidth such as '100Mbit' (kbit, Mbit, Gbit), got {value!r}")
     raise NotImplementedError(wanted)  # pragma: no cover - a new unit without its decoder
+
+
+def _burst_rate_max(length: float) -> float:
+    """Between two bursts at least one datagram arrives."""
+    return length / (length + 1)
 
 
 def _check_sense(scenario: Scenario, name: str) -> None:
@@ -204,6 +243,8 @@ def _check_sense(scenario: Scenario, name: str) -> None:
         senders = [traffic.senders] if isinstance(traffic.senders, int) else traffic.senders
         if max(senders, default=0) > scenario.nodes:
             refuse(f"traffic[{index}].senders", f"{max(senders)}; nodes are 1 to {scenario.nodes}")
+        if traffic.start >= scenario.duration:
+            refuse(f"traffic[{index}].start", "must be before the end of the duration")
     for index, fault in enumerate(scenario.faults):
         if max(fault.nodes, default=0) > scenario.nodes:
             refuse(f"faults[{index}].nodes", f"{max(fault.nodes)}; nodes are 1 to {scenario.nodes}")
@@ -213,6 +254,13 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.every is not None and fault.every <= 0:
             refuse(f"faults[{index}].every", "must be longer than 0s")
+        if fault.at >= scenario.duration:
+            refuse(f"faults[{index}].at", "must be before the end of the duration, when everything heals")
+        if fault.kind == "burst" and fault.rate > _burst_rate_max(fault.length):
+            refuse(f"faults[{index}].rate", f"at most {_burst_rate_max(fault.length):.3f} with bursts that short")
+    network = scenario.network
+    if network.burst_rate > _burst_rate_max(network.burst_length):
+        refuse("network.burst_rate", f"at most {_burst_rate_max(network.burst_length):.3f} with bursts that short")
     try:
         PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
     except UsageError as error:

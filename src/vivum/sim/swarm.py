@@ -5,6 +5,7 @@ phase in which anything may fail, then heals, then a liveness phase at whose end
 have been delivered or reported. `vivum sim run swarm --seed N` replays one.
 """
 
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -112,6 +113,11 @@ def run_seed(seed: int, protocol: str = "reference") -> SeedVerdict:
     return SeedVerdict(seed, tuple(map(str, result.violations)), result.events, result.trace_hash)
 
 
+def _leave_interrupts_to_the_parent() -> None:
+    """Let a worker go on with its seed on Ctrl-C, which reaches the whole group: the parent sends no further ones."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def run_swarm(first_seed: int, count: int, jobs: int, protocol: str = "reference") -> Iterator[SeedVerdict]:
     """Run many seeds, in the order of seeds, on several processes."""
     seeds = range(first_seed, first_seed + count)
@@ -119,9 +125,10 @@ def run_swarm(first_seed: int, count: int, jobs: int, protocol: str = "reference
         for seed in seeds:
             yield run_seed(seed, protocol)
         return
-    pool = ProcessPoolExecutor(jobs)
+    pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
     try:
-        yield from pool.map(run_seed, seeds, [protocol] * count, chunksize=max(1, min(8, count // (4 * jobs))))
+        # One seed at a time: a seed is long beside the way to a worker, and when it is done the worker can be let go.
+        yield from pool.map(run_seed, seeds, [protocol] * count)
     finally:
         # On Ctrl-C, or when the caller has seen enough: leave nothing behind.
         pool.shutdown(cancel_futures=True)

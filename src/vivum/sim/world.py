@@ -19,7 +19,7 @@ from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.node.build import PROTOCOLS
+from vivum.node.build import PROTOCOLS, SERVICE_NODE
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
@@ -110,7 +110,13 @@ class World:
         for node in node_ids:
             self.hosts[node] = self._make_host(node)
         self.endpoints = {node: host.endpoint for node, host in self.hosts.items()}
-        self.faults = FaultInjector(self.scheduler, self.network, self.hosts, scenario.duration, self._trace)
+        self.service: Host | None = None
+        if PROTOCOLS[scenario.protocol].make_service is not None:
+            self.service = self._make_host(SERVICE_NODE)
+            self.endpoints[SERVICE_NODE] = self.service.endpoint
+        self.faults = FaultInjector(
+            self.scheduler, self.network, self.hosts, self.service, scenario.duration, self._trace
+        )
 
     def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
         """Run both phases to the end; `on_progress` hears the share that is done."""
@@ -129,6 +135,8 @@ class World:
     def start(self) -> None:
         """Start all hosts, and put traffic, faults and the healing on the agenda."""
         scenario = self.scenario
+        if self.service is not None:
+            self.service.start()
         for host in self.hosts.values():
             host.start()
         for index, traffic in enumerate(scenario.traffic):
@@ -181,7 +189,7 @@ class World:
             clock,
             self._random.fork("link", node),
             self._make_node,
-            self._trace,
+            self._trace if node != SERVICE_NODE else None,
             self._frame_trace,
         )
         host.on_started = self._on_started
@@ -200,10 +208,14 @@ class World:
 
     def _make_node(self, host: Host, incarnation: Incarnation) -> Node:
         member = Member(host.node_id, incarnation)
+        entry = PROTOCOLS[self.scenario.protocol]
+        if host is self.service:
+            assert entry.make_service is not None
+            return entry.make_service(member)
         trace = self._trace
         if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
             trace = _in_true_time(trace, self.scheduler)
-        node = PROTOCOLS[self.scenario.protocol].make_node(
+        node = entry.make_node(
             member,
             self.endpoints,
             self._settings,
@@ -214,7 +226,7 @@ class World:
         return node
 
     def _on_started(self, host: Host) -> None:
-        for group in self._groups_of[host.node_id]:
+        for group in self._groups_of.get(host.node_id, ()):
             host.submit(self._joins[group])
 
     def _start_traffic(self, index: int, traffic: TrafficSpec) -> None:

@@ -6,12 +6,10 @@ control frame the header's sender is who made it, and region and view name what 
 Fields are checked twice: types and widths by msgspec, and what no single field shows (order of bounds, one
 number below another) by `fault`. What the receiver's own state makes of it is for its protocol to say.
 
-The field sets of token, membership, order and XOR are first versions, made from DESIGN 6, 7 and 8 and seeds
-001 and 004; the issues that build those protocols will refine them.
+The field sets of order and XOR are first versions, made from DESIGN 8; the issues that build those
+protocols will refine them.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Annotated, Any
 
 import msgspec
@@ -19,35 +17,25 @@ import msgspec
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
 from vivum.wire.codec import Frame, seal_control
+from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, fault_of_bounds
 from vivum.wire.kinds import Kind
-from vivum.wire.layout import GROUP_MAX, HEADER_BYTES, SEQUENCE_MAX, U16_MAX, U32_MAX
-
-U16 = Annotated[int, msgspec.Meta(ge=0, le=U16_MAX)]
-U32 = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]
-U64 = Annotated[int, msgspec.Meta(ge=0)]  # msgpack has no wider integer
-GroupNumber = Annotated[int, msgspec.Meta(ge=0, le=GROUP_MAX)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+from vivum.wire.layout import HEADER_BYTES, SEQUENCE_MAX, U32_MAX
+from vivum.wire.membership import (
+    Alive,
+    Configuration,
+    ConfigurationAck,
+    FailureReport,
+    Join,
+    Leave,
+    Probe,
+    Removal,
+    Subscribe,
+    Welcome,
+)
+from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
 XOR_FRAMES_MAX = 64
 """The most frames that one XOR may name: of many, more than one is missing, and then it is of no use."""
-
-
-def _fault_of_bounds(bounds: Sequence[int], limits: Limits) -> str | None:
-    if len(bounds) % 2:
-        return "bounds of ranges are odd in number"
-    if len(bounds) > 2 * limits.ranges_max:
-        return f"{len(bounds) // 2} ranges; at most ranges_max, {limits.ranges_max}, are taken"
-    if any(a >= b for a, b in pairwise(bounds)):
-        return "bounds of ranges do not increase"
-    return None
-
-
-class ControlMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of all control messages."""
-
-    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
-        """Tell what about the values is impossible in any state, or None."""
-        return None
 
 
 # Tags are unique over all kinds and never change their meaning.
@@ -65,7 +53,7 @@ class Nak(ControlMessage, frozen=True, tag=1):
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, or asks for nothing."""
-        return _fault_of_bounds(self.bounds, limits) if self.bounds else "asks for nothing"
+        return fault_of_bounds(self.bounds, limits) if self.bounds else "asks for nothing"
 
 
 class Ack(ControlMessage, frozen=True, tag=2):
@@ -88,131 +76,6 @@ class Heartbeat(ControlMessage, frozen=True, tag=3):
     def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
         """Refuse an end before the beginning."""
         return "stop is below first" if self.stop < self.first else None
-
-
-class StreamStatus(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a token says of one active sender (DESIGN 7; seed 001, section 2: a record for each of them).
-
-    Over the members that the token passed: `prefix` is the lowest of theirs, `stop` the highest seen,
-    `missing` what somebody lacks, `cached` what this ring can give. Frames below `stable` may be forgotten.
-    """
-
-    sender: U32
-    incarnation: U16
-    stable: U64
-    prefix: U64
-    stop: U64
-    missing: tuple[U64, ...]
-    cached: tuple[U64, ...]
-
-
-class Token(ControlMessage, frozen=True, tag=4):
-    """Circulates in one ring of the header's region view and collects the state of its members.
-
-    `ring` is the partition's number, or one past them for the ring of leaders. `round` tells a new token from
-    a late one. `rate` is the lowest number of frames per second that a member can take; 0: nobody said.
-    """
-
-    ring: U32
-    round: U64
-    rate: U64
-    streams: tuple[StreamStatus, ...]
-
-    def fault(self, limits: Limits) -> str | None:
-        """Refuse records whose numbers contradict each other."""
-        for each in self.streams:
-            if not each.stable <= each.prefix <= each.stop:
-                return "stable, prefix and stop of a stream do not increase"
-            wrong = _fault_of_bounds(each.missing, limits) or _fault_of_bounds(each.cached, limits)
-            if wrong is not None:
-                return wrong
-        return None
-
-
-class MemberAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One life of one node, and where it takes unicast datagrams."""
-
-    node: U32
-    incarnation: U16
-    host: Name
-    port: U16
-
-
-class Join(ControlMessage, frozen=True, tag=5):
-    """A process asks the configuration service for a place; having no id yet, it is sender 0 in the header.
-
-    `name` tells processes apart until they have ids, and one that comes back from a new one.
-    """
-
-    name: Name
-    host: Name
-    port: U16
-
-
-class Welcome(ControlMessage, frozen=True, tag=6):
-    """Answers a `Join`: the process is this life of this node from now on."""
-
-    name: Name
-    node: U32
-    incarnation: U16
-
-
-class Leave(ControlMessage, frozen=True, tag=7):
-    """The header's sender leaves the domain on purpose."""
-
-
-class Subscribe(ControlMessage, frozen=True, tag=8):
-    """The header's sender joins topics, many at once so that a burst is one view change (DESIGN 6)."""
-
-    request: U64
-    topics: tuple[Name, ...]
-
-
-class Unsubscribe(ControlMessage, frozen=True, tag=9):
-    """The header's sender leaves groups."""
-
-    request: U64
-    groups: tuple[GroupNumber, ...]
-
-
-class FailureReport(ControlMessage, frozen=True, tag=10):
-    """The header's sender suspects a life of a node, from which it heard nothing for so long."""
-
-    node: U32
-    incarnation: U16
-    silent_ns: U64
-
-
-class Removal(ControlMessage, frozen=True, tag=11):
-    """Tells a life of a node that it was dropped; it may come back with a new incarnation."""
-
-    node: U32
-    incarnation: U16
-
-
-class GroupView(ControlMessage, frozen=True, tag=12):
-    """A view of a group: the region views that it spans (seed 001, Figure 2), as pairs of region and view."""
-
-    group: GroupNumber
-    view: U32
-    topic: Name
-    regions: tuple[tuple[U32, U32], ...]
-
-
-class RegionView(ControlMessage, frozen=True, tag=13):
-    """A view of a region: members, oldest first, the groups that they all have, and the multicast channel."""
-
-    region: U32
-    view: U32
-    channel: U32
-    members: tuple[MemberAddress, ...]
-    groups: tuple[GroupNumber, ...]
-
-    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
-        """Refuse a member that is listed twice."""
-        if len({member.node for member in self.members}) != len(self.members):
-            return "a node is in the view twice"
-        return None
 
 
 class OrderedRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -268,21 +131,12 @@ class Xor(ControlMessage, frozen=True, tag=15):
 CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.XOR: (Xor,),
     Kind.NAK: (Nak,),
-    Kind.ACK: (Ack,),
-    Kind.HEARTBEAT: (Heartbeat,),
-    Kind.TOKEN: (Token,),
-    Kind.MEMBERSHIP: (
-        Join,
-        Welcome,
-        Leave,
-        Subscribe,
-        Unsubscribe,
-        FailureReport,
-        Removal,
-        GroupView,
-        RegionView,
-    ),
+    Kind.ACK: (Ack, RegionReport),
+    Kind.HEARTBEAT: (Heartbeat, StreamProgress),
+    Kind.TOKEN: (Token, TokenReceipt),
+    Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive),
     Kind.ORDER: (Order,),
+    Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal),
 }
 """Which types a kind of frame may carry."""
 

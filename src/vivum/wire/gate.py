@@ -16,7 +16,8 @@ from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
 from vivum.observe.trace import FrameDropped, Tracer
 from vivum.wire.codec import Frame, split
-from vivum.wire.control import ControlMessage, decode_control
+from vivum.wire.control import decode_control
+from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import kind_name
 
 _DEFAULT_LIMITS = Limits()

@@ -18,6 +18,7 @@ class Kind(IntEnum):
     TOKEN = 7
     MEMBERSHIP = 8
     ORDER = 9
+    CONFIGURATION = 10
 
 
 class KindInfo(NamedTuple):
@@ -36,8 +37,11 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.ACK: KindInfo(Priority.CONTROL, False, "Tells what has been received"),
     Kind.HEARTBEAT: KindInfo(Priority.CONTROL, False, "Tells how far a stream has come, while it is idle"),
     Kind.TOKEN: KindInfo(Priority.CONTROL, False, "Circulates in a ring and collects the state of its members"),
-    Kind.MEMBERSHIP: KindInfo(Priority.CONTROL, False, "To and from the configuration service: joins, leaves, views"),
+    Kind.MEMBERSHIP: KindInfo(
+        Priority.CONTROL, False, "To the configuration service: joins, leaves, subscriptions, suspicions"
+    ),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
+    Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

@@ -8,34 +8,43 @@ from vivum.wire.control import (
     CONTROL_TYPES,
     XOR_FRAMES_MAX,
     Ack,
-    ControlMessage,
-    FailureReport,
     FrameName,
-    GroupView,
     Heartbeat,
-    Join,
-    Leave,
-    MemberAddress,
     Nak,
     Order,
     OrderedRun,
-    RegionView,
-    Removal,
-    StreamStatus,
-    Subscribe,
-    Token,
-    Unsubscribe,
-    Welcome,
     Xor,
     decode_control,
     encode_control,
 )
+from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import KINDS, Kind
 from vivum.wire.layout import GROUP_MAX
+from vivum.wire.membership import (
+    SUBSCRIBE_RANGES_MAX,
+    Alive,
+    Configuration,
+    ConfigurationAck,
+    FailureReport,
+    Join,
+    Leave,
+    Probe,
+    Removal,
+    Subscribe,
+    Welcome,
+)
+from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamProgress, StreamRecord, Token, TokenReceipt
 
 TOP = 2**64 - 1
 RANGES = Limits().ranges_max
-STATUS = StreamStatus(1, 2, 3, 4, 5, (4, 5), (3, 4))
+STATUS = StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, NOBODY)
+REQUEST = RepairRequest(3, 1, 2, (5, 6))
+
+
+def token(records: tuple[StreamRecord, ...] = (), requests: tuple[RepairRequest, ...] = ()) -> Token:
+    return Token(0, 1, 2, 3, 4, (5, 6), 0, records, requests)
+
+
 HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns
 
 SAMPLES = [
@@ -43,20 +52,23 @@ SAMPLES = [
     (Kind.ACK, Ack(3, TOP)),
     (Kind.HEARTBEAT, Heartbeat(1, 1)),
     (Kind.HEARTBEAT, Heartbeat(0, TOP, 7)),
-    (Kind.TOKEN, Token(1, 2, 3, (STATUS, STATUS))),
-    (Kind.TOKEN, Token(0, 0, 0, ())),
-    (Kind.MEMBERSHIP, Join("a process", "10.0.0.1", 65535)),
-    (Kind.MEMBERSHIP, Welcome("a process", 1, 2)),
+    (Kind.TOKEN, token((STATUS, STATUS), (REQUEST,))),
+    (Kind.TOKEN, token()),
+    (Kind.TOKEN, TokenReceipt(0, 1, 2, TOP, 4)),
+    (Kind.ACK, RegionReport(1, TOP, 5, (1, 2), 0)),
+    (Kind.HEARTBEAT, StreamProgress(TOP, True)),
+    (Kind.MEMBERSHIP, Join("a process", 7, "10.0.0.1", 65535)),
     (Kind.MEMBERSHIP, Leave()),
-    (Kind.MEMBERSHIP, Subscribe(1, ("/swx/NESN", "/ä"))),
-    (Kind.MEMBERSHIP, Unsubscribe(1, (0, GROUP_MAX))),
+    (Kind.MEMBERSHIP, Subscribe(1, (0, 8192, GROUP_MAX, GROUP_MAX + 1), ())),
+    (Kind.MEMBERSHIP, Subscribe(TOP, (), tuple(range(2 * SUBSCRIBE_RANGES_MAX)))),
+    (Kind.MEMBERSHIP, ConfigurationAck(3)),
     (Kind.MEMBERSHIP, FailureReport(1, 2, 3)),
-    (Kind.MEMBERSHIP, Removal(1, 2)),
-    (Kind.MEMBERSHIP, GroupView(1, 2, "/swx/NESN", ((1, 2), (3, 4)))),
-    (
-        Kind.MEMBERSHIP,
-        RegionView(1, 2, 3, (MemberAddress(1, 1, "h", 1), MemberAddress(2, 1, "h", 2)), (5, 6)),
-    ),
+    (Kind.MEMBERSHIP, Alive()),
+    (Kind.CONFIGURATION, Welcome("ä process", 1, 2)),
+    (Kind.CONFIGURATION, Removal("", 1, 2)),
+    (Kind.CONFIGURATION, Probe(1, 2)),
+    (Kind.CONFIGURATION, Configuration(1, 2, TOP, 0, 0, 0, 1, 2**32 - 1, b"")),
+    (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 65534, 65535, 7, b"content")),
     (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
     (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]
@@ -80,7 +92,7 @@ def test_every_control_kind_and_every_type_is_covered():
     assert sorted(map(repr, listed)) == sorted(map(repr, ControlMessage.__subclasses__()))
     assert {type(message) for _, message in SAMPLES} == set(listed)
     tags = [each.__struct_config__.tag for each in listed]
-    assert sorted(tags) == list(range(1, len(tags) + 1)), "tags are unique and none was skipped"
+    assert len(set(tags)) == len(tags), "tags are unique"
 
 
 @pytest.mark.parametrize(("kind", "message"), SAMPLES)
@@ -115,15 +127,18 @@ def test_a_body_cut_or_lengthened_at_any_byte_is_refused(kind, message):
             f"{RANGES + 1} ranges; at most ranges_max, {RANGES}",
         ),
         (Kind.HEARTBEAT, Heartbeat(2, 1), "stop is below first"),
-        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 5, 4, 6, (), ()),)), "do not increase"),
-        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 4, 3, (), ()),)), "do not increase"),
-        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 0, 9, (1,), ()),)), "odd in number"),
-        (Kind.TOKEN, Token(0, 0, 0, (StreamStatus(1, 1, 0, 0, 9, (), (2, 1)),)), "do not increase"),
-        (
-            Kind.MEMBERSHIP,
-            RegionView(1, 1, 1, (MemberAddress(1, 1, "h", 1), MemberAddress(1, 2, "h", 2)), ()),
-            "twice",
-        ),
+        (Kind.TOKEN, token((StreamRecord(1, 1, 4, 5, 6, False, 4, 1, 4, 4),)), "do not increase"),
+        (Kind.TOKEN, token((StreamRecord(1, 1, 7, 5, 6, False, 4, 1, 4, 4),)), "do not increase"),
+        (Kind.TOKEN, token(requests=(RepairRequest(3, 1, 2, (1,)),)), "odd in number"),
+        (Kind.TOKEN, token(requests=(RepairRequest(3, 1, 2, (2, 1)),)), "do not increase"),
+        (Kind.TOKEN, token(requests=(RepairRequest(3, 1, 2, ()),)), "asks for nothing"),
+        (Kind.ACK, RegionReport(1, 1, 1, (2, 1), 0), "do not increase"),
+        (Kind.MEMBERSHIP, Subscribe(1, (1, 2, 3), ()), "odd in number"),
+        (Kind.MEMBERSHIP, Subscribe(1, (), (1, 3, 3, 4)), "do not increase"),
+        (Kind.MEMBERSHIP, Subscribe(1, (0, 1), tuple(range(2 * SUBSCRIBE_RANGES_MAX))), "4097 ranges of groups"),
+        (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 1, 1, 7, b""), "part 1 of 1"),
+        (Kind.CONFIGURATION, Configuration(1, 2, 3, 0, 0, 0, 0, 7, b""), "part 0 of 0"),
+        (Kind.CONFIGURATION, Configuration(1, 2, 3, 5, 4, 0, 1, 7, b""), "epoch is below base"),
         (Kind.ORDER, Order(1, 0, (OrderedRun(1, 1, TOP - 1, 2),)), "of a run go past"),
         (Kind.ORDER, Order(1, TOP - 1, (OrderedRun(1, 1, 1, 2),)), "positions go past"),
         (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5),) * 2, bytes(40)), "named twice"),
@@ -157,10 +172,10 @@ def test_the_limit_of_ranges_is_the_receivers():
         (Kind.NAK, msgspec.msgpack.encode([99, 1, [1, 2]])),
         (Kind.NAK, msgspec.msgpack.encode({"incarnation": 1, "bounds": [1, 2]})),
         (Kind.ACK, b"\x91" * 60_000),
-        (Kind.MEMBERSHIP, b"\x94\x05\xa2\xff\xfe\xa1h\x01"),
-        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "", "h", 1])),
-        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "n" * 256, "h", 1])),
-        (Kind.MEMBERSHIP, msgspec.msgpack.encode([9, 1, [GROUP_MAX + 1]])),
+        (Kind.MEMBERSHIP, b"\x95\x05\xa2\xff\xfe\x00\xa1h\x01"),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "", 0, "h", 1])),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "n" * 256, 0, "h", 1])),
+        (Kind.MEMBERSHIP, msgspec.msgpack.encode([8, 1, [0, GROUP_MAX + 2], []])),
         (Kind.ORDER, msgspec.msgpack.encode([14, 1, 1, [[1, 1, 1, 0]]])),
         (Kind.XOR, msgspec.msgpack.encode([15, [], bytes(40)])),
         (Kind.XOR, msgspec.msgpack.encode([15, [[1, 1, 1, 1, 1]], bytes(39)])),
@@ -182,7 +197,8 @@ def test_a_frame_of_messages_has_no_control_message():
 
 
 def test_how_many_ranges_fit_one_frame_of_ethernet_at_worst():
+    limits = Limits(ranges_max=100)
     worst = tuple(range(TOP - 2 * 79, TOP))
-    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, worst))) <= 1472
+    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, worst), limits=limits)) <= 1472
     one_more = (worst[0] - 2, worst[0] - 1, *worst)
-    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, one_more))) > 1472
+    assert len(encode_control(Kind.NAK, *HEADER, Nak(1, one_more), limits=limits)) > 1472

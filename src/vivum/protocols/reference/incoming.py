@@ -60,12 +60,6 @@ class IncomingStream:
         self._joiner = joiner
         self._counters = counters
 
-    @property
-    def has_gap(self) -> bool:
-        """Something that is known to exist is missing."""
-        window = self.window
-        return window.prefix < window.stop
-
     def on_data(self, frame: Frame, output: Output) -> None:
         """Take a frame of the stream; deliver what is now in order."""
         window = self.window
@@ -81,7 +75,7 @@ class IncomingStream:
             window.announce(sequence + 1)
             self._counters.frames_beyond_window += 1
             return
-        if frame.kind == Kind.RESENT:
+        if frame.kind is Kind.RESENT:
             self._counters.repairs_received += 1
         self.unacknowledged += 1
         if window.prefix <= sequence:
@@ -143,7 +137,8 @@ class IncomingStream:
                         self._report_gap(first + 1, output)
                     continue
                 payloads = [whole]
-            self._report_gap(first, output)
+            if first > self._next_message:
+                self._report_gap(first, output)
             self._next_message = first + len(payloads)
             output.deliveries.append(Delivery(self.group, self.sender, first, payloads, NO_VIEW, frame.sent_ns))
 

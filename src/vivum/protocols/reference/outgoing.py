@@ -9,7 +9,7 @@ that is waited for has a prefix below `first`.
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from vivum.core.errors import LimitError
+from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, GroupId, Incarnation, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.reference.settings import ReferenceSettings
@@ -23,13 +23,15 @@ MESSAGE_OVERHEAD_BYTES = 64
 class Peer:
     """What the sender knows of one other member of the group."""
 
-    __slots__ = ("awaited", "heard_ns", "incarnation", "prefix")
+    __slots__ = ("awaited", "failed_message", "heard_ns", "incarnation", "prefix")
 
     def __init__(self, prefix: int) -> None:
         self.incarnation = Incarnation(0)
         self.prefix = prefix
         self.heard_ns = 0
         self.awaited = True
+        # Messages below this need not be reported as failed at this member any more.
+        self.failed_message = 0
 
 
 class OutgoingStream:
@@ -82,13 +84,13 @@ class OutgoingStream:
         return self._outbox.size + MESSAGE_OVERHEAD_BYTES * (self.next_message - self._messages_sealed)
 
     def accept(self, payloads: Sequence[bytes]) -> int:
-        """Queue messages; return the sequence of the first. All or none: raises `LimitError` at the limit."""
+        """Queue messages; return the sequence of the first. All or none: raises `NotNowError` at the limit."""
         size = sum(map(len, payloads)) + MESSAGE_OVERHEAD_BYTES * len(payloads)
         pending = self.pending_bytes
         # One message larger than the whole queue must still get through, alone.
         if pending + size > self._settings.pending_bytes_max and (pending or len(payloads) > 1):
             remedy = "wait until some are sent" if pending else "send fewer at once"
-            raise LimitError(
+            raise NotNowError(
                 f"group {self.group} has {pending} bytes waiting; with {size} more it would pass "
                 f"pending_bytes_max={self._settings.pending_bytes_max}: {remedy}"
             )
@@ -145,6 +147,18 @@ class OutgoingStream:
             self.stable_message = self._frames.popleft()[1]
             self.first += 1
         return before, self.stable_message
+
+    def take_failed(self, node: NodeId, first: int, stop: int) -> int:
+        """Note that messages up to `stop` are reported as failed at a member; return the first that is news."""
+        peer = self.peers[node]
+        first = max(first, peer.failed_message)
+        peer.failed_message = max(stop, peer.failed_message)
+        return first
+
+    @property
+    def not_awaited(self) -> list[NodeId]:
+        """Who is not waited for: what is released now, these will never get."""
+        return [node for node, peer in self.peers.items() if not peer.awaited]
 
     # Every interval.
 

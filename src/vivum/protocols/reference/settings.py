@@ -1,9 +1,11 @@
 """Settings of the reference protocol."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from vivum.core.errors import UsageError
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.wire.codec import CAPACITY_MIN, FRAME_BYTES_MAX, WINDOW_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +102,18 @@ class ReferenceSettings:
         why="Longer than drop_after_ns: a sender in a partition gives up first and tells so when it heals.",
         effect="A gap of a sender silent for longer is reported and skipped.",
     )
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which the protocol could not run."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if type(value) is int and value < 1:
+                raise UsageError(f"{each.name}: {value}; must be at least 1")
+        if not CAPACITY_MIN <= self.frame_bytes_max <= FRAME_BYTES_MAX:
+            raise UsageError(f"frame_bytes_max: {self.frame_bytes_max}; must be {CAPACITY_MIN} to {FRAME_BYTES_MAX}")
+        if self.window_frames > WINDOW_MAX:
+            raise UsageError(f"window_frames: {self.window_frames}; must be at most {WINDOW_MAX}")
+        if self.nak_delay_ns_min > self.nak_delay_ns_max:
+            raise UsageError(f"nak_delay_ns_min: {self.nak_delay_ns_min}; must be at most nak_delay_ns_max")
+        if self.heartbeat_ns_min > self.heartbeat_ns_max:
+            raise UsageError(f"heartbeat_ns_min: {self.heartbeat_ns_min}; must be at most heartbeat_ns_max")

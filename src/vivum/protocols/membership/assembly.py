@@ -1,0 +1,66 @@
+"""Configurations that do not fit one frame: cut by the service, joined by the client.
+
+Parts are bytes of one encoded whole. Nothing of it is applied before all of it is there. Parts are not asked for
+singly: the service repeats the whole, made fresh, and a whole of a later epoch replaces one that is half there. So
+a client holds at most one.
+"""
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from vivum.core.errors import DecodeError
+from vivum.core.ids import Member
+from vivum.wire.layout import HEADER_BYTES
+from vivum.wire.membership import Configuration, ConfigurationChanges, decode_changes
+
+ENVELOPE_BYTES_MAX = 64
+"""What a `Configuration` needs besides its content, at most: nine numbers and the length of the content."""
+
+
+def part_bytes(frame_bytes_max: int) -> int:
+    """Tell how much content fits one frame."""
+    return frame_bytes_max - HEADER_BYTES - ENVELOPE_BYTES_MAX
+
+
+def cut(member: Member, request: int, base: int, epoch: int, content: bytes, size: int) -> Iterator[Configuration]:
+    """Make the configuration for one member, in as many parts as it needs."""
+    checksum = crc32(content)
+    parts = max(1, -(-len(content) // size))
+    for part in range(parts):
+        piece = content[part * size : (part + 1) * size]
+        yield Configuration(*member, request, base, epoch, part, parts, checksum, piece)
+
+
+class Assembly:
+    """Joins the parts of one configuration at a time."""
+
+    __slots__ = ("_key", "_parts", "_parts_max")
+
+    def __init__(self, parts_max: int) -> None:
+        self._parts_max = parts_max
+        self._key = (0, 0, 0, 0)
+        self._parts: dict[int, bytes] = {}
+
+    def add(self, body: Configuration) -> ConfigurationChanges | None:
+        """Take a part; return the whole if it is complete now. Raises `DecodeError` for what cannot be a whole."""
+        if body.parts > self._parts_max:
+            raise DecodeError(f"a configuration of {body.parts} parts; at most parts_max, {self._parts_max}, are taken")
+        key = (body.epoch, body.base, body.parts, body.checksum)
+        if key != self._key:
+            if body.epoch < self._key[0]:
+                return None
+            self._key = key
+            self._parts.clear()
+        self._parts[body.part] = body.content
+        if len(self._parts) < body.parts:
+            return None
+        content = b"".join(self._parts[part] for part in range(body.parts))
+        self.clear()
+        if crc32(content) != body.checksum:
+            raise DecodeError("the parts of a configuration do not have its checksum")
+        return decode_changes(content)
+
+    def clear(self) -> None:
+        """Forget what is half there."""
+        self._key = (0, 0, 0, 0)
+        self._parts.clear()

@@ -1,0 +1,379 @@
+"""The client of the configuration service, one in every node: asks for a place and for groups, learns the views.
+
+A part of a protocol machine, not a machine: its owner hands it frames and time, and takes datagrams and changes.
+Design note: `docs/design/membership.md`, "Client". It notes *that* something is due and makes the frame in
+`make_datagrams`, from the state of that moment; a request for groups alone stays as it was made (`requests`).
+
+Knows nothing of rings and streams. Invariants: `groups`, `regions` and `epoch` belong to the life `member`; epochs
+of one life only grow.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from random import Random
+
+from vivum.core.errors import DecodeError, LimitError, UsageError
+from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
+from vivum.core.machine import Datagram, Priority
+from vivum.core.ranges import RangeSet
+from vivum.observe.trace import NodeStarted, NodeStopped, Tracer
+from vivum.protocols.membership.assembly import Assembly
+from vivum.protocols.membership.changes import Change, Removed, Welcomed
+from vivum.protocols.membership.errands import Errands
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.membership.requests import Requests
+from vivum.protocols.membership.settings import ClientSettings
+from vivum.protocols.membership.view import ConfigurationView
+from vivum.wire.codec import Frame
+from vivum.wire.control import encode_control
+from vivum.wire.fields import ControlMessage
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+from vivum.wire.membership import (
+    Alive,
+    Configuration,
+    ConfigurationAck,
+    FailureReport,
+    Join,
+    Leave,
+    Probe,
+    Removal,
+    Welcome,
+)
+
+NAME_CHARACTERS_MAX = 240
+"""Longest name of a process: leaves room for the number of a later life."""
+
+
+class ClientState(Enum):
+    """Where the client stands."""
+
+    IDLE = "not started"
+    JOINING = "asks for a place"
+    JOINED = "has a life"
+    LEAVING = "has a life and gives it back"
+    LEFT = "left"
+
+
+class MembershipClient:
+    """What a node knows of the domain, and its side of the talk with the service."""
+
+    def __init__(
+        self,
+        name: str,
+        wanted: NodeId,
+        endpoint: Endpoint,
+        services: Sequence[Endpoint],
+        gate: Gate,
+        rng: Random,
+        settings: ClientSettings | None = None,
+        trace: Tracer | None = None,
+    ) -> None:
+        if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+            raise UsageError(f"the name of a process has {len(name)} characters; expected 1 to {NAME_CHARACTERS_MAX}")
+        if not services:
+            raise UsageError("no endpoint of a configuration service; pass at least one")
+        self.settings = settings or ClientSettings()
+        self.trace = trace
+        self.state = ClientState.IDLE
+        self.member: Member | None = None
+        self.own_region: RegionConfig | None = None
+        self.groups = RangeSet()
+        self._process = name
+        self._name = name
+        self._lives = 1
+        self._wanted = wanted
+        self._endpoint = endpoint
+        self._gate = gate
+        self._errands = Errands(services, rng, self.settings)
+        self._view = ConfigurationView(self.settings.gone_endpoints_max)
+        self._assembly = Assembly(self.settings.parts_max)
+        self._changes: list[Change] = []
+        self._requests = Requests()
+        # A life that came when we had left: it is given back.
+        self._ghost: Member | None = None
+        self._reports: dict[Member, int] = {}
+        self._reported_ns: dict[Member, int] = {}
+
+    # What is known.
+
+    @property
+    def epoch(self) -> int:
+        """The epoch at which the node stands; 0 if it was told none in this life."""
+        return self._view.epoch
+
+    @property
+    def regions(self) -> dict[RegionId, RegionConfig]:
+        """The present view of every region that concerns this node."""
+        return self._view.regions
+
+    @property
+    def endpoints(self) -> Mapping[NodeId, Endpoint]:
+        """Where the members of these regions, and some who left them lately, take datagrams."""
+        return self._view.endpoints
+
+    @property
+    def wanted_groups(self) -> RangeSet:
+        """The groups that the application asked for, whether the service knows it or not yet."""
+        return self._requests.wanted
+
+    def regions_of(self, group: GroupId) -> tuple[RegionConfig, ...]:
+        """List the regions of a group, by their ids."""
+        return self._view.regions_of(group)
+
+    def members_of(self, group: GroupId) -> tuple[Member, ...]:
+        """List the members of a group, oldest first."""
+        return self._view.members_of(group)
+
+    def group_view(self, group: GroupId) -> ViewNumber:
+        """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
+        return self._view.group_view(group)
+
+    # What the owner asks for.
+
+    def start(self, now_ns: int) -> None:
+        """Ask for a place in the domain."""
+        if self.state is not ClientState.IDLE:
+            raise UsageError(f"the client was started before and {self.state.value}; make a new one")
+        self._become_joining(now_ns)
+
+    def subscribe(self, now_ns: int, groups: RangeSet) -> None:
+        """Ask to be in these groups too. Takes effect with a configuration, in this life and later ones."""
+        target = self._requests.wanted.copy()
+        target.update(groups)
+        self._retarget(now_ns, target)
+
+    def unsubscribe(self, now_ns: int, groups: RangeSet) -> None:
+        """Ask not to be in these groups any more."""
+        target = self._requests.wanted.copy()
+        target.difference_update(groups)
+        self._retarget(now_ns, target)
+
+    def _retarget(self, now_ns: int, target: RangeSet) -> None:
+        if target.range_count > self.settings.group_ranges_max:
+            raise LimitError(
+                f"the groups would be {target.range_count} ranges, over group_ranges_max="
+                f"{self.settings.group_ranges_max}; use group ids that are neighbours"
+            )
+        self._requests.wanted = target
+        if self.state is ClientState.JOINED and self._requests.under_way is None:
+            self._errands.timers.set_earlier("gather", now_ns + self.settings.gather_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """Give the place back. The service's answer comes as `Removed`; there is no other life after it."""
+        if self.state is ClientState.JOINED:
+            self._become_leaving(now_ns)
+        elif self.state is not ClientState.LEAVING:
+            self._become_left(now_ns)
+
+    def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
+        """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""
+        if self.state is not ClientState.JOINED:
+            return
+        interval_ns = self.settings.report_interval_ns
+        if now_ns - self._reported_ns.get(member, -interval_ns) < interval_ns:
+            return
+        self._reported_ns = {each: at_ns for each, at_ns in self._reported_ns.items() if now_ns - at_ns < interval_ns}
+        self._reported_ns[member] = now_ns
+        self._reports[member] = silent_ns
+
+    # States.
+
+    def start_over(self, now_ns: int) -> None:
+        """End this life, which cannot keep what it promised, and come back as another one."""
+        if self.member is not None:
+            self._become_removed(now_ns)
+
+    def _become_joining(self, now_ns: int) -> None:
+        self.state = ClientState.JOINING
+        self._errands.ask(now_ns, "join")
+
+    def _become_joined(self, now_ns: int, member: Member) -> None:
+        self.state = ClientState.JOINED
+        self.member = member
+        self._wanted = member.node
+        self._changes.append(Welcomed(member))
+        if self.trace is not None and self._lives > 1:
+            self.trace(NodeStarted(now_ns, *member))
+        self._errands.answered()
+        self._errands.timers.set("keepalive", now_ns + self._errands.spread(self.settings.keepalive_ns))
+        self._maybe_request(now_ns)
+
+    def _become_leaving(self, now_ns: int) -> None:
+        self.state = ClientState.LEAVING
+        self._errands.clear()
+        self._errands.ask(now_ns, "leave")
+
+    def _become_left(self, now_ns: int) -> None:
+        self._end_life(now_ns)
+        self.state = ClientState.LEFT
+
+    def _become_removed(self, now_ns: int) -> None:
+        """The life has ended, or the process of this name was dropped before it knew: come back as another one."""
+        self._end_life(now_ns)
+        self._lives += 1
+        self._name = f"{self._process}~{self._lives}"
+        self._become_joining(now_ns)
+
+    def _end_life(self, now_ns: int) -> None:
+        member, self.member = self.member, None
+        self.own_region = None
+        self.groups = RangeSet()
+        self._view.forget()
+        self._assembly.clear()
+        self._requests.on_life_ended()
+        self._errands.clear()
+        self._reports.clear()
+        self._reported_ns.clear()
+        if member is not None:
+            self._changes.append(Removed(member))
+            if self.trace is not None and self.state is ClientState.JOINED:
+                # The driver traces how the process began and ends; lives in between are known here alone.
+                self.trace(NodeStopped(now_ns, *member, "dropped by the configuration service"))
+
+    # Frames.
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a frame of kind CONFIGURATION: refuse what makes no sense now, then act."""
+        if not self._errands.knows(source):
+            self._gate.refuse_state(now_ns, source, frame, "not from a configuration service that this node knows")
+            return
+        body = self._gate.decode(now_ns, source, frame)
+        if body is None:
+            return
+        match body:
+            case Welcome():
+                cause = self._on_welcome(now_ns, body)
+            case Removal():
+                cause = self._on_removal(now_ns, body)
+            case Probe():
+                cause = self._on_probe(body)
+            case Configuration():
+                cause = self._on_configuration(now_ns, body)
+            case _:
+                cause = "not a message of the configuration service"
+        if cause is not None:
+            self._gate.refuse_state(now_ns, source, frame, cause)
+        else:
+            self._errands.on_answer(source)
+
+    def _on_welcome(self, now_ns: int, body: Welcome) -> str | None:
+        if body.name != self._name:
+            return "welcomes another process, or a former life of this one"
+        member = Member(NodeId(body.node), Incarnation(body.incarnation))
+        if self.state is ClientState.LEFT:
+            # It was on its way when we left: give it back, or the service would keep a ghost.
+            self._ghost = member
+            self._errands.say("leave")
+            return None
+        if self.state is not ClientState.JOINING:
+            return None if member == self.member else "welcomes as another member than before"
+        self._become_joined(now_ns, member)
+        return None
+
+    def _on_removal(self, now_ns: int, body: Removal) -> str | None:
+        if self.member is not None:
+            if self.member != (body.node, body.incarnation):
+                return "removes another life"
+        elif self.state is not ClientState.JOINING or body.name != self._name:
+            return "removes another process, or a former life of this one"
+        if self.state is ClientState.LEAVING:
+            self._become_left(now_ns)
+        else:
+            self._become_removed(now_ns)
+        return None
+
+    def _on_probe(self, body: Probe) -> str | None:
+        if self.member != (body.node, body.incarnation) or self.state is not ClientState.JOINED:
+            return "probes another life"
+        self._errands.say("alive")
+        return None
+
+    def _on_configuration(self, now_ns: int, body: Configuration) -> str | None:
+        if self.member != (body.node, body.incarnation) or self.state is not ClientState.JOINED:
+            return "configures another life"
+        if body.request > self._requests.number:
+            return "answers a request that was never made"
+        if body.base > self.epoch:
+            return "tells changes after an epoch that this node does not have"
+        if self._requests.on_applied(body.request):
+            self._errands.answered()
+            self._maybe_request(now_ns)
+        if body.epoch <= self.epoch:
+            # Repeated: our acknowledgement was lost.
+            if body.epoch:
+                self._errands.say("ack")
+            return None
+        try:
+            changes = self._assembly.add(body)
+        except DecodeError as error:
+            return str(error)
+        if changes is None:
+            return None
+        self._changes.append(self._view.apply(body.base, body.epoch, changes))
+        member = self.member
+        self.own_region = next((each for each in self.regions.values() if member in each.members), None)
+        self.groups = RangeSet() if self.own_region is None else self.own_region.groups_of(member)
+        self._errands.say("ack")
+        return None
+
+    def _maybe_request(self, now_ns: int) -> None:
+        """Ask for what is wanted and was not asked for, unless a request is under way."""
+        if self._requests.begin():
+            self._errands.timers.cancel("gather")
+            self._errands.ask(now_ns, "subscribe")
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when something will be due."""
+        return self._errands.timers.next_ns()
+
+    def on_timer(self, now_ns: int) -> None:
+        """Note what has become due; the frames are made in `make_datagrams`."""
+        errands = self._errands
+        for what in errands.timers.take_due(now_ns):
+            match what:
+                case "gather":
+                    self._maybe_request(now_ns)
+                case "keepalive":
+                    errands.say("ack")
+                    errands.timers.set("keepalive", now_ns + errands.spread(self.settings.keepalive_ns))
+                case "leave" if errands.attempts >= self.settings.leave_attempts_max:
+                    self._become_left(now_ns)
+                case _:
+                    errands.ask_again(now_ns)
+
+    # Output.
+
+    def take_changes(self) -> list[Change]:
+        """Hand over, and forget, what happened since the last call, in order."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def make_datagrams(self, now_ns: int) -> list[Datagram]:
+        """Make the frames that are due."""
+        made = [self._datagram(now_ns, self._message(what)) for what in self._errands.take_due()]
+        for member, silent_ns in self._reports.items():
+            made.append(self._datagram(now_ns, FailureReport(*member, silent_ns)))
+        self._reports.clear()
+        return made
+
+    def _message(self, what: str) -> ControlMessage:
+        match what:
+            case "join":
+                return Join(self._name, self._wanted, *self._endpoint)
+            case "subscribe":
+                assert self._requests.under_way is not None, "a request is due only while it is under way"
+                return self._requests.under_way
+            case "leave":
+                return Leave()
+            case "alive":
+                return Alive()
+            case _:
+                return ConfigurationAck(self.epoch)
+
+    def _datagram(self, now_ns: int, message: ControlMessage) -> Datagram:
+        sender = self.member or self._ghost or (0, 0)
+        data = encode_control(Kind.MEMBERSHIP, self._gate.domain, *sender, 0, 0, now_ns, message)
+        return Datagram(self._errands.destination, data, Priority.CONTROL)

@@ -1,0 +1,116 @@
+"""All streams of one sender at one receiver, in the order of their views, turned into messages.
+
+A sender has one stream into each region view. When views change, a receiver gets the sender's messages first from the old
+stream, to its end, and then from the new one: FIFO across views. The first frame of a stream names the streams before it that may not be
+complete (`BEGIN`), the last frame says that it is the last (`END`); both travel as messages of a group that no topic has.
+
+Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole is reported.
+"""
+
+import msgspec
+
+from vivum.core.ids import GroupId, Member, RegionId, ViewNumber
+from vivum.core.machine import Delivery, Output
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import GapReported
+from vivum.protocols.qsm.incoming import IncomingStream
+from vivum.wire.codec import GROUP_MAX, Frame
+from vivum.wire.fragments import Joiner
+
+MARKS = GroupId(GROUP_MAX)
+"""The group of BEGIN and END marks; no topic gets this number."""
+
+END = b"end"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(list[tuple[int, int]])
+
+
+def begin_mark(before: list[tuple[RegionId, ViewNumber]]) -> bytes:
+    """Make the mark with which a stream begins: the streams that must be delivered first."""
+    return _encode(before)
+
+
+def streams_before(frame: Frame) -> list[tuple[int, int]]:
+    """Read the mark of a stream's first frame. What a peer got wrong there counts as no mark."""
+    for group, _, _, payloads in frame.messages():
+        if group == MARKS:
+            try:
+                return _decoder.decode(payloads[0])
+            except (msgspec.MsgspecError, RecursionError):
+                return []
+    return []
+
+
+class Chain:
+    """One life of one sender."""
+
+    __slots__ = ("_counters", "_expected", "_joiner", "sender", "streams")
+
+    def __init__(self, sender: Member, joiner: Joiner, counters: Counters) -> None:
+        self.sender = sender
+        self.streams: list[IncomingStream] = []
+        self._expected: dict[int, int] = {}
+        self._joiner = joiner
+        self._counters = counters
+
+    def add(self, stream: IncomingStream) -> None:
+        """Take a stream in, at the place of its view."""
+        self.streams.append(stream)
+        self.streams.sort(key=lambda each: each.view)
+
+    def remove(self, stream: IncomingStream, output: Output) -> None:
+        """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
+        if stream not in self.streams:
+            return
+        while stream.held and self.streams[0] is stream:
+            if stream.delivered not in stream.held:
+                stream.delivered = min(stream.held)
+            self._deliver_from(stream, output)
+        if stream in self.streams:
+            self.streams.remove(stream)
+        self.deliver(output)
+
+    def deliver(self, output: Output) -> None:
+        """Deliver all that is in order now."""
+        while self.streams:
+            stream = self.streams[0]
+            self._deliver_from(stream, output)
+            if not (len(self.streams) > 1 and stream.closed and stream.delivered >= stream.window.stop):
+                return
+            # Delivered to its end. The region view keeps it for others; here the next one goes on.
+            self.streams.pop(0)
+
+    def _deliver_from(self, stream: IncomingStream, output: Output) -> None:
+        held = stream.held
+        stop = stream.window.prefix
+        number = stream.delivered
+        while number < stop:
+            frame = held.pop(number, None)
+            number += 1
+            # A frame that was skipped is not there; what it had is reported when the next message shows the hole.
+            if frame is not None:
+                self._deliver(frame, stream, output)
+        stream.delivered = max(number, stream.delivered)
+
+    def _deliver(self, frame: Frame, stream: IncomingStream, output: Output) -> None:
+        sent_ns, view = frame.sent_ns, stream.view
+        for group, first, flags, payloads in frame.messages():
+            if group == MARKS:
+                if payloads[-1] == END:
+                    stream.closed = True
+                continue
+            expected = self._expected.get(group)
+            if expected is not None and first < expected:
+                self._counters.frames_refused_state += 1
+                continue
+            if flags:
+                whole = self._joiner.add(self.sender, group, first, flags, payloads[0])
+                if whole is None:
+                    continue
+                payloads = [whole]
+            if expected is not None and first > expected:
+                self._counters.messages_lost += first - expected
+                output.events.append(GapReported(GroupId(group), self.sender, expected, first))
+            self._expected[group] = first + len(payloads)
+            output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))

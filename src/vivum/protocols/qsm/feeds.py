@@ -1,0 +1,65 @@
+"""The sender's side of one group: numbers messages, and tells when they are stable in every region that they were sent to.
+
+A message belongs to the views in which it was accepted: to the streams of that moment, whatever comes later.
+
+Invariants: `stable <= next_message`; segments are consecutive and end at `next_message`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from vivum.core.ids import GroupId
+from vivum.protocols.qsm.outgoing import OutgoingStream
+
+
+class _Segment:
+    """Messages up to `stop` that went into the same streams."""
+
+    __slots__ = ("stop", "streams")
+
+    def __init__(self, streams: tuple[OutgoingStream, ...], stop: int) -> None:
+        self.streams = streams
+        self.stop = stop
+
+
+class Feed:
+    """What this node sends to one group."""
+
+    __slots__ = ("_segments", "group", "next_message", "stable")
+
+    def __init__(self, group: GroupId) -> None:
+        self.group = group
+        self.next_message = 0
+        self.stable = 0
+        self._segments: deque[_Segment] = deque()
+
+    def send(self, payloads: Sequence[bytes], streams: tuple[OutgoingStream, ...]) -> int:
+        """Number messages and put them into their streams; return the number of the first."""
+        first = self.next_message
+        self.next_message += len(payloads)
+        if self._segments and self._segments[-1].streams == streams:
+            self._segments[-1].stop = self.next_message
+        else:
+            self._segments.append(_Segment(streams, self.next_message))
+        for stream in streams:
+            stream.feed(self.group, first, payloads)
+        return first
+
+    def advance(self) -> tuple[int, int]:
+        """Find what has become stable everywhere since the last time: `first <= n < stop`."""
+        before = self.stable
+        while self._segments:
+            segment = self._segments[0]
+            reached = segment.stop
+            for stream in segment.streams:
+                reached = min(reached, stream.put[self.group][2])
+            self.stable = max(self.stable, reached)
+            if reached < segment.stop or (len(self._segments) == 1 and segment.streams):
+                break
+            self._segments.popleft()
+        return before, self.stable
+
+    def forsake(self, stream: OutgoingStream) -> None:
+        """Wait no longer for a stream that was given up; what was lost with it has been reported."""
+        for segment in self._segments:
+            segment.streams = tuple(each for each in segment.streams if each is not stream)

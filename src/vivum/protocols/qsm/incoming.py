@@ -1,0 +1,181 @@
+"""One sender's stream into one region view, at one receiver: what came, what is missing, what is cached.
+
+Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2). Messages are made
+by the chain that the stream belongs to.
+
+Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that this node holds for
+others; `delivered <= window.prefix`.
+"""
+
+from vivum.core.ids import Member, RegionId, ViewNumber
+from vivum.core.ranges import RangeSet
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.placement import Placement
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
+from vivum.wire.kinds import Kind
+
+
+class IncomingStream:
+    """What this node has of one stream."""
+
+    __slots__ = (
+        "_asked",
+        "_cache_floor",
+        "_counters",
+        "_expected",
+        "_expected_until_ns",
+        "_placement",
+        "_position",
+        "_settings",
+        "_stop_at_token",
+        "_stuck_at",
+        "_stuck_since_ns",
+        "cache",
+        "closed",
+        "delivered",
+        "held",
+        "region",
+        "sender",
+        "sender_gone",
+        "stable",
+        "view",
+        "window",
+    )
+
+    def __init__(
+        self,
+        sender: Member,
+        region: RegionId,
+        view: ViewNumber,
+        placement: Placement,
+        position: tuple[int, int],
+        settings: QsmSettings,
+        counters: Counters,
+        now_ns: int,
+    ) -> None:
+        self.sender = sender
+        self.region = region
+        self.view = view
+        # Twice the sender's window: it may be a window ahead of the stable point, and so may we behind it.
+        self.window = SequenceWindow(0, 2 * settings.window_frames)
+        self.delivered = 0
+        self.stable = 0
+        self.closed = False
+        self.sender_gone = False
+        self.held: dict[int, Frame] = {}
+        self.cache: dict[int, Frame] = {}
+        self._cache_floor = 0
+        self._placement = placement
+        self._position = position
+        self._settings = settings
+        self._counters = counters
+        self._stop_at_token = 0
+        self._asked = RangeSet()
+        self._expected = RangeSet()
+        self._expected_until_ns = 0
+        self._stuck_at = 0
+        self._stuck_since_ns = now_ns
+
+    @property
+    def is_complete(self) -> bool:
+        """Everything that is known to exist is here."""
+        return self.window.prefix >= self.window.stop
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything that was ever sent is at every member, and no more will come."""
+        stop = self.window.stop
+        return (self.closed or self.sender_gone) and self.window.prefix >= stop and self.stable >= stop
+
+    # What arrives.
+
+    def on_data(self, frame: Frame) -> bool:
+        """Take a frame; tell whether it is new."""
+        window, sequence = self.window, frame.sequence
+        if len(self.held) > 2 * self._settings.window_frames:
+            # Behind a stream that must be delivered first. The sender waits for us, as it should.
+            self._counters.frames_beyond_window += 1
+            return False
+        verdict = window.add(sequence)
+        if verdict == DUPLICATE:
+            self._counters.frames_duplicate += 1
+            if frame.kind == Kind.RESENT:
+                self._counters.repairs_wasted += 1
+            return False
+        if verdict == BEYOND:
+            window.announce(sequence + 1)
+            self._counters.frames_beyond_window += 1
+            return False
+        if frame.kind == Kind.RESENT:
+            self._counters.repairs_received += 1
+        self.held[sequence] = frame
+        if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
+            self.cache[sequence] = frame
+        return True
+
+    def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
+        """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
+        self.window.announce(stop)
+        self.closed = self.closed or closed
+        self.stable = max(self.stable, stable)
+        if floor > self._cache_floor:
+            for number in range(self._cache_floor, floor) if len(self.cache) > floor - self._cache_floor else [
+                number for number in self.cache if number < floor
+            ]:
+                self.cache.pop(number, None)
+            self._cache_floor = floor
+
+    # Repair.
+
+    def request(self, now_ns: int, left: RangeSet, ranges_max: int) -> RangeSet:
+        """Tell what to ask for in a passing token, in which `left` of our last request was not served.
+
+        Only what was known to exist a whole round ago: younger frames may be on their way. What somebody
+        took out of the request is on its way too, for a while.
+        """
+        served = self._asked.copy()
+        served.difference_update(left)
+        if served:
+            if now_ns >= self._expected_until_ns:
+                self._expected.clear()
+            self._expected.update(served)
+            self._expected_until_ns = now_ns + self._settings.repair_wait_ns
+        elif now_ns >= self._expected_until_ns:
+            self._expected.clear()
+        wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
+        wanted.discard_range(self._stop_at_token, 1 << 64)
+        wanted.difference_update(self._expected)
+        self._stop_at_token = self.window.stop
+        self._asked = wanted.lowest(ranges_max)
+        return self._asked
+
+    def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
+        """Find frames in the cache that somebody asks for."""
+        cache = self.cache
+        if not cache:
+            return []
+        found = []
+        for start, stop in RangeSet.from_bounds(bounds).ranges():
+            for number in range(max(start, self._cache_floor), min(stop, self.window.stop)):
+                frame = cache.get(number)
+                if frame is not None:
+                    found.append(frame)
+                    if len(found) == frames_max:
+                        return found
+        return found
+
+    def is_beyond_help(self, now_ns: int) -> bool:
+        """Tell whether the next frame is missing for too long and nobody is obliged to have it any more."""
+        prefix = self.window.prefix
+        if prefix != self._stuck_at or prefix >= self.window.stop:
+            self._stuck_at = prefix
+            self._stuck_since_ns = now_ns
+            return False
+        forgotten = self.sender_gone or prefix < self.stable
+        return forgotten and now_ns - self._stuck_since_ns >= self._settings.give_up_after_ns
+
+    def give_up_next(self) -> None:
+        """Skip the gap at the head of the stream."""
+        bounds = self.window.missing(1)
+        self.window.skip_to(bounds[1])

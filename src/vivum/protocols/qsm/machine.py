@@ -1,0 +1,564 @@
+"""QSM as one machine: the node's place in the domain, its region views, its streams out and in.
+
+Design note: `docs/design/qsm.md`. The machine routes: frames to the region view in their header, messages to the streams of their group's
+regions, view changes to everybody. What is due is noted, and made in `take_output` from the state of that moment.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from zlib import crc32
+
+from vivum.core.errors import LimitError, NotNowError
+from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ROOM_BYTES_UNLIMITED,
+    ChannelClosed,
+    ChannelOpened,
+    Command,
+    Datagram,
+    Delivery,
+    Output,
+    Priority,
+)
+from vivum.core.ranges import RangeSet
+from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
+from vivum.protocols.commands import (
+    JoinGroup,
+    LeaveGroup,
+    QueueGrew,
+    SendConfirmed,
+    SendFailed,
+    SendMessages,
+)
+from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
+from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.chain import Chain, streams_before
+from vivum.protocols.qsm.dissemination import choose_destinations
+from vivum.protocols.qsm.feeds import Feed
+from vivum.protocols.qsm.incoming import IncomingStream
+from vivum.protocols.qsm.outgoing import OutgoingStream
+from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import Frame, FrameBuilder, resend
+from vivum.wire.control import encode_control
+from vivum.wire.fields import ControlMessage
+from vivum.wire.fragments import Joiner
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
+
+ViewKey = tuple[int, int]
+"""A region view: region and view."""
+
+HOUSEKEEPING_NS = 100_000_000
+"""How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
+
+
+class QsmMachine:
+    """Reliable multicast to many groups through regions of overlap."""
+
+    kinds = frozenset({Kind.DATA, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
+    commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
+
+    def __init__(
+        self,
+        client: MembershipClient,
+        gate: Gate,
+        settings: QsmSettings | None = None,
+        limits: Limits | None = None,
+        trace: Tracer | None = None,
+    ) -> None:
+        self.settings = settings or QsmSettings()
+        self.limits = limits or Limits()
+        self.trace = trace
+        self.counters = gate.counters
+        self.client = client
+        self.identity: Member | None = None
+        self.regions: dict[ViewKey, RegionMember] = {}
+        self.outgoing: dict[ViewKey, OutgoingStream] = {}
+        self._gate = gate
+        self._now_ns = 0
+        self._started = False
+        self._feeds: dict[GroupId, Feed] = {}
+        self._chains: dict[Member, Chain] = {}
+        self._joiner = Joiner(self.limits, self.counters)
+        self._builder = FrameBuilder(self.settings.frame_bytes_max)
+        self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
+        self._housekeeping_ns: int | None = None
+        self._output = Output()
+        self._repairs: list[Datagram] = []
+        self._progress: dict[ViewKey, None] = {}
+        self._ready: dict[ViewKey, None] = {}
+        self._joined: RangeSet = RangeSet()
+        self._pending_high = 0
+
+    @property
+    def member(self) -> Member | None:
+        """This life of this node, as the configuration service gave it."""
+        return self.client.member
+
+    # Commands.
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Join, leave or send."""
+        self._now_ns = now_ns
+        self._start(now_ns)
+        match command:
+            case SendMessages():
+                self._send(command)
+            case JoinGroup():
+                self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
+            case LeaveGroup():
+                self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
+
+    def _start(self, now_ns: int) -> None:
+        if not self._started:
+            self._started = True
+            self.client.start(now_ns)
+
+    def _send(self, command: SendMessages) -> None:
+        group, payloads = command.group, command.payloads
+        try:
+            streams = self._streams_for(command)
+        except LimitError:
+            self.counters.messages_rejected += len(payloads)
+            raise
+        me = self.member
+        assert me is not None
+        feed = self._feeds.get(group)
+        if feed is None:
+            feed = self._feeds[group] = Feed(group)
+        first = feed.send(payloads, streams)
+        self.counters.messages_accepted += len(payloads)
+        for stream in streams:
+            self._ready[stream.config.region, stream.config.view] = None
+            self._measure_pending(stream.pending_bytes(group))
+        view = ViewNumber(self.client.group_view(group))
+        if self.trace is not None:
+            for index, payload in enumerate(payloads):
+                self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
+        self._output.deliveries.append(Delivery(group, me, first, payloads, view, self._now_ns))
+        if not streams:
+            self._confirm(feed)
+
+    def _streams_for(self, command: SendMessages) -> tuple[OutgoingStream, ...]:
+        """Find the streams that a message must go into, and that they take it."""
+        group = command.group
+        largest = max(map(len, command.payloads), default=0)
+        if largest > self.limits.message_bytes_max:
+            raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
+        if group not in self._joined:
+            raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
+        me = self.member
+        assert me is not None
+        streams = []
+        size = sum(map(len, command.payloads))
+        for config in self.client.regions_of(group):
+            if any(member != me for member in config.members):
+                stream = self._stream_to(config, me)
+                waiting = stream.pending_bytes(group)
+                if waiting and waiting + size > self.settings.pending_bytes_max:
+                    raise NotNowError(
+                        f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
+                        f"pending_bytes_max={self.settings.pending_bytes_max}: wait until some are sent"
+                    )
+                streams.append(stream)
+        return tuple(streams)
+
+    def _stream_to(self, config: RegionConfig, me: Member) -> OutgoingStream:
+        key = (config.region, config.view)
+        stream = self.outgoing.get(key)
+        if stream is None:
+            others = [member.node for member in config.members if member.node != me.node]
+            destinations = choose_destinations(others, config.channel, self.client.endpoints, self.settings.multicast)
+            stream = self.outgoing[key] = OutgoingStream(config, destinations, self.settings)
+            if key in self.regions:
+                self.regions[key].send_by(stream)
+        return stream
+
+    def _measure_pending(self, waiting: int) -> None:
+        if waiting > self._pending_high:
+            self._pending_high = waiting
+            limit = max(self.settings.pending_bytes_max, self.limits.message_bytes_max)
+            self._output.events.append(QueueGrew("pending", waiting, limit, "bytes"))
+
+    # Frames.
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a well-formed frame: find what it is about, and act by kind."""
+        self._now_ns = now_ns
+        kind = frame.kind
+        if kind == Kind.DATA or kind == Kind.RESENT:
+            self._on_data(source, frame)
+        elif kind == Kind.CONFIGURATION:
+            self.client.on_frame(now_ns, source, frame)
+            self._follow_client()
+        else:
+            self._on_control(source, frame)
+
+    def _on_data(self, source: Endpoint, frame: Frame) -> None:
+        region = self.regions.get((frame.region, frame.view))
+        if region is None:
+            if self.member is not None and frame.view > self.client.epoch:
+                # From somebody who knows of a new view before we do.
+                self._early.append((source, frame))
+            else:
+                self._refuse(source, frame, "of a region view that this node is not in")
+            return
+        sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        if sender == self.member:
+            return
+        stream = region.on_data(self._now_ns, sender, frame)
+        if stream is None:
+            return
+        if frame.sequence == 0:
+            for before in streams_before(frame):
+                older = self.regions.get(before)
+                if older is not None and before[1] < frame.view:
+                    older_stream = older.stream_of(sender, self._now_ns)
+                    if older_stream is not None:
+                        older_stream.window.announce(1)
+        self._chains[sender].deliver(self._output)
+
+    def _on_control(self, source: Endpoint, frame: Frame) -> None:
+        body = self._gate.decode(self._now_ns, source, frame)
+        if body is None:
+            return
+        key = (frame.region, frame.view)
+        if isinstance(body, RegionReport):
+            stream = self.outgoing.get(key)
+            me = self.member
+            if stream is None or me is None or body.incarnation != me.incarnation or body.stable > stream.next_frame:
+                self._refuse(source, frame, "reports on a stream that does not exist")
+                return
+            self.counters.acks_received += 1
+            self._on_report(stream, body)
+            return
+        region = self.regions.get(key)
+        life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        if region is None or life.node not in self.client.endpoints:
+            self._refuse(source, frame, "of a region view that this node is not in, or from a stranger")
+        elif isinstance(body, StreamProgress):
+            region.on_progress(self._now_ns, life, body.stop, body.closed)
+        elif isinstance(body, Token | TokenReceipt):
+            self._on_token(source, frame, region, life, body)
+
+    def _on_token(
+        self, source: Endpoint, frame: Frame, region: RegionMember, life: Member, body: Token | TokenReceipt
+    ) -> None:
+        name = (body.level, body.ring)
+        ring = next((each for each in region.rings if (each.plan.level, each.plan.number) == name), None)
+        if ring is None or life not in region.config.members:
+            self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
+        elif isinstance(body, Token):
+            ring.on_token(self._now_ns, life.node, body)
+            self._look_after(region)
+        else:
+            ring.on_receipt(self._now_ns, life.node, body)
+
+    def _refuse(self, source: Endpoint, frame: Frame, cause: str) -> None:
+        self._gate.refuse_state(self._now_ns, source, frame, cause)
+
+    def _on_report(self, stream: OutgoingStream, report: RegionReport) -> None:
+        changed = stream.on_report(report.stable, report.floor)
+        for group in changed:
+            self._confirm(self._feeds[group])
+        frames = stream.resend(report.missing, self._now_ns, self.settings.repairs_per_token_max)
+        for data in frames:
+            again = resend(data)
+            self._repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
+        self.counters.repairs_sent += len(frames)
+        if stream.can_seal:
+            self._ready[stream.config.region, stream.config.view] = None
+
+    def _confirm(self, feed: Feed) -> None:
+        first, stop = feed.advance()
+        if first < stop:
+            self.counters.messages_stable += stop - first
+            self._output.events.append(SendConfirmed(feed.group, first, stop))
+
+    # Views.
+
+    def _follow_client(self) -> None:
+        for change in self.client.take_changes():
+            match change:
+                case Welcomed(member):
+                    self.identity = member
+                    self._housekeeping_ns = self._now_ns + HOUSEKEEPING_NS
+                case Removed():
+                    self._lose_everything()
+                case ConfigurationChanged():
+                    self._reconfigure(change)
+
+    def _reconfigure(self, change: ConfigurationChanged) -> None:
+        me = self.member
+        assert me is not None
+        affected = RangeSet()
+        for region, old in change.before.items():
+            new = change.after[region]
+            for config in (old, new):
+                if config is not None:
+                    affected.update(RangeSet.from_bounds(config.groups))
+            if old is not None:
+                self._replace(old, new)
+            if new is not None and me in new.members:
+                self._enter(new, me)
+        self._note_groups(me, affected)
+        early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
+        for source, frame in early:
+            self._on_data(source, frame)
+
+    def _enter(self, config: RegionConfig, me: Member) -> None:
+        key = (config.region, config.view)
+        region = RegionMember(
+            config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns
+        )
+        if not any(each.config.channel == config.channel for each in self.regions.values()):
+            self._output.events.append(ChannelOpened(config.channel))
+        self.regions[key] = region
+        if key in self.outgoing:
+            region.send_by(self.outgoing[key])
+
+    def _replace(self, old: RegionConfig, new: RegionConfig | None) -> None:
+        """A region view is over: nothing new goes into it; what was promised to it is seen through."""
+        key = (old.region, old.view)
+        stream = self.outgoing.get(key)
+        if stream is not None:
+            stream.close()
+            if stream.can_seal:
+                self._ready[key] = None
+        region = self.regions.get(key)
+        if region is not None:
+            region.replaced_ns = self._now_ns
+        # Who is in no region any more that we know, was dropped or has left us: nobody waits for it.
+        present = {member for config in self.client.regions.values() for member in config.members}
+        for each in self.regions.values():
+            for member in each.config.members:
+                if member not in present and member.node not in each.gone:
+                    each.forget_node(member.node)
+
+    def _on_new_stream(self, stream: IncomingStream) -> None:
+        chain = self._chains.get(stream.sender)
+        if chain is None:
+            chain = self._chains[stream.sender] = Chain(stream.sender, self._joiner, self.counters)
+        chain.add(stream)
+
+    def _note_groups(self, me: Member, affected: RangeSet) -> None:
+        """Trace what changed for the application: groups entered and left, and new group views."""
+        own = self.client.own_region
+        now_in = RangeSet() if own is None else own.groups_of(me)
+        before, self._joined = self._joined, now_in
+        if self.trace is None:
+            return
+        entered = now_in.copy()
+        entered.difference_update(before)
+        left = before.copy()
+        left.difference_update(now_in)
+        for number in left:
+            self.trace(GroupLeft(self._now_ns, *me, number))
+        for number in entered:
+            self.trace(GroupJoined(self._now_ns, *me, number))
+        for number in affected.intersection(now_in):
+            members = tuple(map(str, self.client.members_of(GroupId(number))))
+            self.trace(ViewInstalled(self._now_ns, *me, number, self.client.group_view(GroupId(number)), members))
+
+    def _lose_everything(self) -> None:
+        """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
+        for feed in self._feeds.values():
+            if feed.stable < feed.next_message:
+                self._fail(feed.group, feed.stable, feed.next_message, "this node was dropped from the domain")
+        for region in self.regions.values():
+            self._output.events.append(ChannelClosed(region.config.channel))
+        self.regions.clear()
+        self.outgoing.clear()
+        self._feeds.clear()
+        for sender in self._chains:
+            self._joiner.forget(sender)
+        self._chains.clear()
+        self._early.clear()
+        self._ready.clear()
+        self._progress.clear()
+        self._joined = RangeSet()
+
+    def _fail(self, group: GroupId, first: int, stop: int, cause: str) -> None:
+        self.counters.messages_failed += stop - first
+        self._output.events.append(SendFailed(group, first, stop, None, cause))
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when something will be due."""
+        times = [self.client.next_deadline_ns(), self._housekeeping_ns]
+        times += [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
+        times += [stream.heartbeat_at_ns for stream in self.outgoing.values()]
+        return min((each for each in times if each is not None), default=None)
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do what is due."""
+        self._now_ns = now_ns
+        self.client.on_timer(now_ns)
+        self._follow_client()
+        for region in self.regions.values():
+            for ring in region.rings:
+                if ring.next_deadline_ns() <= now_ns:
+                    ring.on_timer(now_ns)
+        for key, stream in self.outgoing.items():
+            if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
+                self._progress[key] = None
+                stream.on_heartbeat_due(now_ns)
+        if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
+            self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
+            self._keep_house()
+
+    def _look_after(self, region: RegionMember) -> None:
+        """A token may have completed streams or shown that they are closed: deliver on."""
+        for sender, stream in region.streams.items():
+            chain = self._chains.get(sender)
+            if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
+                chain.deliver(self._output)
+
+    def _keep_house(self) -> None:
+        now_ns = self._now_ns
+        for key, region in list(self.regions.items()):
+            for sender, stream in region.streams.items():
+                if stream.is_beyond_help(now_ns):
+                    if not stream.sender_gone:
+                        # Others have what nobody can give us any more: we cannot go on as if nothing had happened.
+                        self.client.start_over(now_ns)
+                        self._follow_client()
+                        return
+                    stream.give_up_next()
+                    self._chains[sender].deliver(self._output)
+            if region.replaced_ns is None:
+                for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns):
+                    self.client.report_failure(now_ns, member, silent_ns)
+            else:
+                self._maybe_retire(key, region, now_ns - region.replaced_ns)
+        for key, out in list(self.outgoing.items()):
+            region_here = self.regions.get(key)
+            if out.closing and out.is_done and region_here is None:
+                del self.outgoing[key]
+            elif out.closing and region_here is None and self._is_overdue(out):
+                self._forsake(key, out)
+
+    def _is_overdue(self, stream: OutgoingStream) -> bool:
+        stream.closing_since_ns = stream.closing_since_ns or self._now_ns
+        return self._now_ns - stream.closing_since_ns >= self.settings.quiesce_ns_max
+
+    def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
+        settings = self.settings
+        if age_ns < settings.linger_ns or (not region.is_quiet and age_ns < settings.quiesce_ns_max):
+            return
+        del self.regions[key]
+        out = self.outgoing.get(key)
+        if out is not None and not out.is_done:
+            self._forsake(key, out)
+        for sender, stream in region.streams.items():
+            self._chains[sender].remove(stream, self._output)
+            if not self._chains[sender].streams and stream.sender_gone:
+                del self._chains[sender]
+                self._joiner.forget(sender)
+        if not any(each.config.channel == region.config.channel for each in self.regions.values()):
+            self._output.events.append(ChannelClosed(region.config.channel))
+
+    def _forsake(self, key: ViewKey, stream: OutgoingStream) -> None:
+        """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
+        del self.outgoing[key]
+        for group, (_, stop, stable) in stream.put.items():
+            if stable < stop:
+                self._fail(group, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
+            feed = self._feeds[group]
+            feed.forsake(stream)
+            self._confirm(feed)
+
+    # Output.
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether a stream could seal a frame now."""
+        return bool(self._ready)
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Make the frames that are due: control first, then repairs, then new data as far as there is room."""
+        now_ns = self._now_ns
+        datagrams = self._output.datagrams
+        datagrams += self.client.make_datagrams(now_ns)
+        me = self.member
+        if me is not None:
+            for region in self.regions.values():
+                self._make_control(now_ns, me, region, datagrams)
+            if self._progress:
+                self._make_progress(me, datagrams)
+            datagrams += self._repairs
+            self._repairs.clear()
+            if self._ready:
+                self._make_data(me, datagrams, room_bytes)
+        output = self._output
+        if not (datagrams or output.deliveries or output.events):
+            return EMPTY_OUTPUT
+        self._output = Output()
+        return output
+
+    def _make_control(self, now_ns: int, me: Member, region: RegionMember, datagrams: list[Datagram]) -> None:
+        endpoints = self.client.endpoints
+        for node, message in region.take_messages(now_ns):
+            if node in endpoints:
+                datagrams.append(self._control(me, Kind.TOKEN, region.config, message, endpoints[node]))
+        for sender, report in region.reports:
+            if sender == me:
+                if region.own is not None:
+                    self._on_report(region.own, report)
+            elif sender.node in endpoints:
+                self.counters.acks_sent += 1
+                datagrams.append(self._control(me, Kind.ACK, region.config, report, endpoints[sender.node]))
+        region.reports.clear()
+        for node, frame in region.repairs:
+            if node in endpoints:
+                data = frame if isinstance(frame, bytes) else frame.to_bytes()
+                self._repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
+                self.counters.repairs_sent += 1
+        region.repairs.clear()
+
+    def _make_progress(self, me: Member, datagrams: list[Datagram]) -> None:
+        for key in self._progress:
+            stream = self.outgoing.get(key)
+            if stream is not None:
+                self.counters.heartbeats_sent += 1
+                body = StreamProgress(stream.next_frame, stream.closed)
+                for where in stream.destinations:
+                    datagrams.append(self._control(me, Kind.HEARTBEAT, stream.config, body, where))
+        self._progress.clear()
+
+    def _make_data(self, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
+        """Seal frames, one from each ready stream in turn."""
+        ready, builder = self._ready, self._builder
+        frames_left = self.settings.frames_per_output_max
+        while ready and room_bytes > 0 and frames_left:
+            key = next(iter(ready))
+            del ready[key]
+            stream = self.outgoing.get(key)
+            if stream is None or not stream.can_seal:
+                continue
+            before: Sequence[OutgoingStream] = ()
+            if stream.next_frame == 0:
+                before = [each for each in self.outgoing.values() if each.config.view < key[1] and not each.is_done]
+            sequence = stream.pack(builder, before)
+            region, view = RegionId(key[0]), ViewNumber(key[1])
+            data = builder.seal(Kind.DATA, self._gate.domain, *me, region, view, sequence, self._now_ns)
+            stream.sealed(data, self._now_ns)
+            datagrams += [Datagram(where, data) for where in stream.destinations]
+            room_bytes -= len(data) * len(stream.destinations)
+            frames_left -= 1
+            if stream.can_seal:
+                ready[key] = None
+
+    def _control(
+        self, me: Member, kind: Kind, config: RegionConfig, body: ControlMessage, destination: Endpoint | int
+    ) -> Datagram:
+        data = encode_control(
+            kind, self._gate.domain, *me, config.region, config.view, self._now_ns, body, limits=self.limits
+        )
+        return Datagram(destination, data, Priority.CONTROL)  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""The sender's side of one stream: everything that this node sends into one region view, whatever the group.
+
+Feeds register by putting messages into the outbox of their group; the stream pulls from the outboxes in turn when
+the window and the network have room, and packs messages of many groups into one frame (seed 004, section 4, Figures 9 and 10).
+
+Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below `confirmed` every member
+has them, those included that slept or lagged, and the application is told.
+
+Invariants: `confirmed <= first <= next_frame`; exactly the frames `first <= n < next_frame` are kept for everybody.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from vivum.core.ids import Channel, Endpoint, GroupId
+from vivum.core.ranges import RangeSet
+from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.wire.codec import FrameBuilder
+from vivum.wire.fragments import Outbox
+
+
+class OutgoingStream:
+    """What this node sends into one region view."""
+
+    def __init__(
+        self, config: RegionConfig, destinations: Sequence[Endpoint | Channel], settings: QsmSettings
+    ) -> None:
+        self.config = config
+        self.destinations = destinations
+        self.first = 0
+        self.confirmed = 0
+        self.next_frame = 0
+        self.closing = False
+        self.closed = False
+        self.closing_since_ns = 0
+        self.heartbeat_ns = settings.heartbeat_ns_min
+        self.heartbeat_at_ns: int | None = None
+        # For each group: the first message put in here, one past the last, and one past the last that is stable.
+        self.put: dict[GroupId, list[int]] = {}
+        # Which released frames this node, as a member of the region, still holds for those who lag; and these frames.
+        self.holds: Callable[[int], bool] | None = None
+        self.cache: dict[int, bytes] = {}
+        self._settings = settings
+        self._outboxes: dict[GroupId, Outbox] = {}
+        self._ready: deque[GroupId] = deque()
+        self._packed: list[tuple[GroupId, int]] = []
+        self._frames: deque[bytes] = deque()
+        self._stops: deque[list[tuple[GroupId, int]]] = deque()
+        self._resent_ns: dict[int, int] = {}
+        self._floor = 0
+
+    # Out.
+
+    def pending_bytes(self, group: GroupId) -> int:
+        """Bytes of a group that wait here."""
+        outbox = self._outboxes.get(group)
+        return 0 if outbox is None else outbox.size
+
+    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+        """Queue messages of a group."""
+        assert not self.closing
+        outbox = self._outboxes.get(group)
+        if outbox is None:
+            outbox = self._outboxes[group] = Outbox(group)
+            self.put[group] = [first, first, first]
+        if not outbox:
+            self._ready.append(group)
+        outbox.put(first, payloads)
+        self.put[group][1] = first + len(payloads)
+
+    def close(self) -> None:
+        """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
+        self.closing = True
+
+    @property
+    def can_seal(self) -> bool:
+        """Something waits and the window has room for it."""
+        if self.next_frame - self.first >= self._settings.window_frames:
+            return False
+        return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
+
+    def pack(self, builder: FrameBuilder, before: Sequence["OutgoingStream"]) -> int:
+        """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
+        if self.next_frame == 0:
+            names = [(each.config.region, each.config.view) for each in before]
+            builder.append(MARKS, 0, begin_mark(names))
+        ready, packed = self._ready, self._packed
+        while ready:
+            group = ready[0]
+            outbox = self._outboxes[group]
+            size = builder.size
+            packed.append((group, outbox.fill(builder)))
+            if outbox:
+                # The frame is full. The next one begins with another group.
+                ready.rotate(-1)
+                if builder.size == size:
+                    packed.pop()
+                break
+            ready.popleft()
+        if self.closing and not ready and builder.append(MARKS, 1, END):
+            self.closed = True
+        return self.next_frame
+
+    def sealed(self, data: bytes, now_ns: int) -> None:
+        """Keep the frame that was just packed until it is stable."""
+        self._frames.append(data)
+        self._stops.append(self._packed)
+        self._packed = []
+        self.next_frame += 1
+        self.heartbeat_ns = self._settings.heartbeat_ns_min
+        self.heartbeat_at_ns = now_ns + self.heartbeat_ns
+
+    # What the region reports.
+
+    def on_report(self, stable: int, floor: int) -> set[GroupId]:
+        """Forget frames that the region has; return the groups of which all members have more messages now."""
+        changed: set[GroupId] = set()
+        while self.first < stable and self._frames:
+            data = self._frames.popleft()
+            if self.holds is not None and self.holds(self.first):
+                self.cache[self.first] = data
+            self._resent_ns.pop(self.first, None)
+            self.first += 1
+        while self.confirmed < min(floor, self.first):
+            for group, stop in self._stops.popleft():
+                self.put[group][2] = stop
+                changed.add(group)
+            self.confirmed += 1
+        if self.confirmed == self.next_frame:
+            self.heartbeat_at_ns = None
+        return changed
+
+    def resend(self, missing: Sequence[int], now_ns: int, frames_max: int) -> list[bytes]:
+        """Find frames that a region lacks, but for those that were just sent again."""
+        found = []
+        for start, stop in RangeSet.from_bounds(missing).ranges():
+            for number in range(max(start, self.first), min(stop, self.next_frame)):
+                before_ns = self._resent_ns.get(number)
+                if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
+                    self._resent_ns[number] = now_ns
+                    found.append(self._frames[number - self.first])
+                    if len(found) == frames_max:
+                        return found
+        return found
+
+    def kept(self, bounds: Sequence[int], frames_max: int) -> list[tuple[int, bytes]]:
+        """Find kept frames of these ranges, with their numbers, for a member of our own ring that asks."""
+        found: list[tuple[int, bytes]] = []
+        for start, stop in RangeSet.from_bounds(bounds).ranges():
+            for number in range(max(start, self._floor), min(stop, self.next_frame)):
+                if len(found) == frames_max:
+                    return found
+                data = self.cache.get(number) if number < self.first else self._frames[number - self.first]
+                if data is not None:
+                    found.append((number, data))
+        return found
+
+    def forget_below(self, floor: int) -> None:
+        """Nobody will ask for frames below any more."""
+        if floor > self._floor:
+            self._floor = floor
+            for number in [number for number in self.cache if number < floor]:
+                del self.cache[number]
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing waits, everything sent is at every member, and nothing new will come."""
+        quiet = not self._ready and self.confirmed == self.next_frame
+        return self.closing and quiet and (self.closed or not self.next_frame)
+
+    def on_heartbeat_due(self, now_ns: int) -> None:
+        """Double the distance to the next heartbeat."""
+        self.heartbeat_ns = min(2 * self.heartbeat_ns, self._settings.heartbeat_ns_max)
+        self.heartbeat_at_ns = now_ns + self.heartbeat_ns

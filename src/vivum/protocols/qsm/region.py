@@ -1,0 +1,420 @@
+"""This node as a member of one region view: its streams, its rings, and what tokens say and learn here.
+
+One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node speaks for itself; above, a
+leader speaks for the ring below it, with the result of that ring's last round. The leader of the top ring decides for the region: what is stable, what caches may
+forget, what the sender must send again.
+
+Invariants: `stable` and `floor` of a stream never go back; `floor <= stable`.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from vivum.core.ids import Incarnation, Member, NodeId
+from vivum.core.limits import Limits
+from vivum.core.ranges import RangeSet
+from vivum.observe.counters import Counters
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.aggregate import merge, partitions_below, split_by_partition, without
+from vivum.protocols.qsm.incoming import IncomingStream
+from vivum.protocols.qsm.outgoing import OutgoingStream
+from vivum.protocols.qsm.placement import place
+from vivum.protocols.qsm.ring import Ring
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import Frame
+from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
+
+REQUESTS_MAX = 256
+"""Requests that one token carries: some 20 bytes each, so that a token stays a small control frame."""
+
+EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), 0, (), ())
+
+
+class _Verdict:
+    """What the region decided of a stream, as far as this node knows; and, at a top leader, what it goes by."""
+
+    __slots__ = ("floor", "held_up_by", "held_up_since_ns", "reported", "stable")
+
+    def __init__(self) -> None:
+        self.stable = 0
+        self.floor = 0
+        self.reported = (0, 0)
+        self.held_up_by = 0
+        self.held_up_since_ns = 0
+
+
+class RegionMember:
+    """A region view that this node is a member of."""
+
+    def __init__(
+        self,
+        config: RegionConfig,
+        me: Member,
+        settings: QsmSettings,
+        limits: Limits,
+        counters: Counters,
+        on_new_stream: Callable[[IncomingStream], None],
+        now_ns: int,
+    ) -> None:
+        self.config = config
+        self.streams: dict[Member, IncomingStream] = {}
+        self.own: OutgoingStream | None = None
+        self.gone: set[NodeId] = set()
+        self.replaced_ns: int | None = None
+        self.repairs: list[tuple[NodeId, bytes | Frame]] = []
+        self.reports: list[tuple[Member, RegionReport]] = []
+        self.placement = place([member.node for member in config.members], settings.ring_nodes_max)
+        plans = self.placement.rings_of(me.node)
+        self.rings = [Ring(plan, me.node, self, settings, now_ns) for plan in plans]
+        self._me = me
+        self._settings = settings
+        self._limits = limits
+        self._counters = counters
+        self._on_new_stream = on_new_stream
+        self._lives = {member.node: member for member in config.members}
+        position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
+        self._position = (plans[0].number, position)
+        self._below = [partitions_below(self.placement, level, me.node) for level in range(len(plans))]
+        self._verdicts: dict[Member, _Verdict] = {}
+        # For each level: the result of the last round that this node led there, and requests on their way up and down.
+        self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
+        self._upward: list[list[RepairRequest]] = [[] for _ in plans]
+        self._downward: list[list[RepairRequest]] = [[] for _ in plans]
+        self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
+        self._frames_seen = 0
+        self._rate_since_ns = now_ns
+        self._interval_ns = settings.token_busy_ns_max
+        self._urgent = False
+        self._asking: set[Member] = set()
+
+    # Streams.
+
+    def send_by(self, own: OutgoingStream) -> None:
+        """This node sends into the region too: it is one of the holders of its own frames."""
+        self.own = own
+        placement, position, holders = self.placement, self._position, self._settings.cache_holders
+        own.holds = lambda frame: placement.holds(*position, frame, holders)
+
+    def stream_of(self, sender: Member, now_ns: int) -> IncomingStream | None:
+        """Find or open the stream of a sender; None for ourselves and when there are too many."""
+        stream = self.streams.get(sender)
+        if stream is None and sender != self._me and len(self.streams) < self._settings.streams_max:
+            stream = IncomingStream(
+                sender,
+                self.config.region,
+                self.config.view,
+                self.placement,
+                self._position,
+                self._settings,
+                self._counters,
+                now_ns,
+            )
+            self.streams[sender] = stream
+            self._on_new_stream(stream)
+        return stream
+
+    def on_data(self, now_ns: int, sender: Member, frame: Frame) -> IncomingStream | None:
+        """Take a data frame; return its stream if the frame is new."""
+        stream = self.stream_of(sender, now_ns)
+        if stream is None or not stream.on_data(frame):
+            return None
+        self._frames_seen += 1
+        if self.rings[0].leader == self._me.node:
+            self.rings[0].hurry(now_ns)
+        return stream
+
+    def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
+        """A sender tells how far it is, because it has not heard that all is well."""
+        stream = self.stream_of(sender, now_ns)
+        if stream is not None:
+            stream.on_status(stop, closed, 0, 0)
+            self._asking.add(sender)
+            self.rings[-1].hurry(now_ns)
+            self.rings[0].hurry(now_ns)
+
+    @property
+    def is_quiet(self) -> bool:
+        """All that was sent into this view is stable, and no more will come."""
+        return all(stream.is_settled for stream in self.streams.values()) and (self.own is None or self.own.is_done)
+
+    def is_busy(self) -> bool:
+        """Something is unstable or missing here."""
+        if self.own is not None and self.own.confirmed < self.own.next_frame:
+            return True
+        return any(
+            stream.stable < stream.window.stop or stream.window.prefix < stream.window.stop
+            for stream in self.streams.values()
+        )
+
+    def interval_ns(self) -> int:
+        """Tell how long to wait between rounds: an eighth of a window at the present rate; less for repairs."""
+        return self._settings.token_busy_ns_min if self._urgent else self._interval_ns
+
+    def _measure(self, now_ns: int) -> None:
+        elapsed_ns = now_ns - self._rate_since_ns
+        if elapsed_ns >= self._settings.token_busy_ns_max:
+            settings = self._settings
+            wanted_ns = settings.window_frames * elapsed_ns // (8 * max(1, self._frames_seen))
+            self._interval_ns = min(max(wanted_ns, settings.token_busy_ns_min), settings.token_busy_ns_max)
+            self._frames_seen = 0
+            self._rate_since_ns = now_ns
+
+    # Rings.
+
+    def leads(self, level: int) -> bool:
+        """Tell whether this node leads its ring on a level."""
+        return self.rings[level].is_leader
+
+    def leader_of(self, level: int) -> NodeId:
+        """Tell who leads this node's ring on a level."""
+        return self.rings[level].leader
+
+    def forget_node(self, node: NodeId) -> None:
+        """A member was dropped from the domain: rings go on without it, and its streams end where they are."""
+        self.gone.add(node)
+        life = self._lives.get(node)
+        if life is not None and life in self.streams:
+            self.streams[life].sender_gone = True
+        for absent in self._absent:
+            absent.pop(node, None)
+
+    def begin(self, now_ns: int, level: int) -> Token:
+        """Make the token of a round that this node leads."""
+        self._measure(now_ns)
+        down, self._downward[level] = self._downward[level], []
+        token = msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down))
+        return self._add(now_ns, token)
+
+    def pass_through(self, now_ns: int, token: Token) -> Token:
+        """Learn from a passing token, and add what this node has to say."""
+        self.absorb(now_ns, token)
+        return self._add(now_ns, token)
+
+    def absorb(self, now_ns: int, token: Token) -> None:
+        """Learn what the region decided, and which streams there are."""
+        for record in token.streams:
+            sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
+            verdict = self._verdict(sender)
+            verdict.stable = max(verdict.stable, record.stable)
+            verdict.floor = max(verdict.floor, record.floor)
+            self._apply(now_ns, sender, record, verdict)
+
+    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: _Verdict) -> None:
+        if sender == self._me:
+            if self.own is not None:
+                self.own.forget_below(verdict.floor)
+            return
+        stream = self.stream_of(sender, now_ns)
+        if stream is not None:
+            stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor)
+
+    def _verdict(self, sender: Member) -> _Verdict:
+        verdict = self._verdicts.get(sender)
+        if verdict is None:
+            verdict = self._verdicts[sender] = _Verdict()
+        return verdict
+
+    def _add(self, now_ns: int, token: Token) -> Token:
+        level = token.level
+        records = {(record.sender, record.incarnation): record for record in token.streams}
+        mine = self._own_records() if level == 0 else self._results_of(level - 1, records)
+        for record in mine:
+            key = (record.sender, record.incarnation)
+            before = records.get(key)
+            records[key] = record if before is None else merge(before, record)
+        requests = self._serve(token.requests) if level == 0 else self._take_down(level, token.requests)
+        requests += self._own_requests(now_ns, token.requests) if level == 0 else self._upward[level - 1]
+        if level:
+            self._upward[level - 1] = []
+        return msgspec.structs.replace(
+            token, streams=tuple(records.values()), requests=tuple(requests[:REQUESTS_MAX])
+        )
+
+    def _own_records(self) -> list[StreamRecord]:
+        """What this node has to say for itself."""
+        records = [
+            self._record(sender, stream.window.prefix, stream.window.stop, stream.closed)
+            for sender, stream in self.streams.items()
+        ]
+        if self.own is not None and self.own.next_frame:
+            records.append(self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed))
+        return records
+
+    def _record(self, sender: Member, prefix: int, stop: int, closed: bool) -> StreamRecord:
+        verdict = self._verdict(sender)
+        stable, floor = verdict.stable, verdict.floor
+        stop = max(stop, stable)
+        if prefix < stable:
+            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix)
+        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY)
+
+    def _results_of(
+        self, level: int, records: dict[tuple[int, int], StreamRecord]
+    ) -> Iterable[StreamRecord]:
+        """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
+        results = self._results[level]
+        for sender in {*results, *(Member(NodeId(node), Incarnation(life)) for node, life in records)}:
+            yield results.get(sender) or self._record(sender, 0, 0, closed=False)
+
+    # Repair.
+
+    def _serve(self, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
+        """Send frames that somebody in the ring asks for and this node has; keep the rest of the requests."""
+        left = []
+        room = self._settings.repairs_per_token_max
+        for request in requests:
+            if request.node == self._me.node:
+                continue
+            sender = Member(NodeId(request.sender), Incarnation(request.incarnation))
+            frames: list[bytes | Frame] = []
+            served = RangeSet()
+            if sender == self._me and self.own is not None:
+                for number, data in self.own.kept(request.bounds, room):
+                    frames.append(data)
+                    served.add(number)
+            elif sender in self.streams:
+                for frame in self.streams[sender].serve(request.bounds, room):
+                    frames.append(frame)
+                    served.add(frame.sequence)
+            room -= len(frames)
+            self.repairs += [(NodeId(request.node), frame) for frame in frames]
+            rest = without(request, served) if served else request
+            if rest is not None:
+                left.append(rest)
+        return left
+
+    def _own_requests(self, now_ns: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
+        """Ask for what this node misses."""
+        unserved: dict[tuple[int, int], RangeSet] = {}
+        for request in requests:
+            if request.node == self._me.node:
+                left = unserved.setdefault((request.sender, request.incarnation), RangeSet())
+                left.update(RangeSet.from_bounds(request.bounds))
+        mine = []
+        for sender, stream in self.streams.items():
+            wanted = stream.request(now_ns, unserved.get(sender, RangeSet()), self._limits.ranges_max)
+            if wanted:
+                mine.append(RepairRequest(self._me.node, *sender, tuple(wanted.bounds())))
+        return mine
+
+    def _take_down(self, level: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
+        """Take requests for what the partitions below us cache; the rest goes on."""
+        left = []
+        for request in requests:
+            if request.tried:
+                left.append(request)
+                continue
+            mine, others = split_by_partition(request.bounds, self.placement, self._below[level - 1])
+            if mine:
+                self._downward[level - 1].append(msgspec.structs.replace(request, bounds=tuple(mine.bounds())))
+            if others:
+                left.append(msgspec.structs.replace(request, bounds=tuple(others.bounds())))
+        del self._downward[level - 1][REQUESTS_MAX:]
+        return left
+
+    # Results.
+
+    def complete(self, now_ns: int, token: Token) -> None:
+        """Take the result of a round: decide at the top, else tell the ring above at its next round."""
+        level = token.level
+        self.absorb(now_ns, token)
+        # First: what is decided below must already spare those who were passed over in this very round.
+        self._note_absent(level)
+        records = [self._with_absent(level, record) for record in token.streams]
+        self._urgent = bool(token.requests)
+        if level + 1 < len(self.rings):
+            self._results[level] = {
+                Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
+            }
+            self._send_up(level, token.requests)
+            if self.rings[level + 1].is_leader:
+                self.rings[level + 1].hurry(now_ns)
+            return
+        for record in records:
+            self._decide(now_ns, record)
+        self._report(token)
+
+    def _send_up(self, level: int, requests: Iterable[RepairRequest]) -> None:
+        for request in requests:
+            if request.tried:
+                self._upward[level].append(request)
+                continue
+            mine, others = split_by_partition(request.bounds, self.placement, self._below[level])
+            for part, tried in ((mine, True), (others, False)):
+                if part:
+                    bounds = tuple(part.lowest(self._limits.ranges_max).bounds())
+                    self._upward[level].append(msgspec.structs.replace(request, bounds=bounds, tried=tried))
+        del self._upward[level][REQUESTS_MAX:]
+
+    def _note_absent(self, level: int) -> None:
+        """Remember, for each member that was passed over, the floor when it was last heard: from there on it may ask."""
+        absent, skipped = self._absent[level], self.rings[level].skipped
+        for node in [node for node in absent if node not in skipped]:
+            del absent[node]
+        for node in skipped:
+            if node not in absent and node not in self.gone:
+                absent[node] = {sender: verdict.floor for sender, verdict in self._verdicts.items()}
+
+    def _with_absent(self, level: int, record: StreamRecord) -> StreamRecord:
+        if not self._absent[level]:
+            return record
+        sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
+        lowest = min(stable.get(sender, 0) for stable in self._absent[level].values())
+        return msgspec.structs.replace(record, behind=min(record.behind, lowest))
+
+    def _decide(self, now_ns: int, record: StreamRecord) -> None:
+        """Settle, for the whole region, what is stable and what caches must keep."""
+        sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
+        verdict = self._verdict(sender)
+        reached, behind = record.prefix, record.behind
+        if reached != NOBODY:
+            if self._is_held_up(now_ns, verdict, record):
+                reached, behind = record.runner_up, min(behind, record.prefix)
+            verdict.stable = max(verdict.stable, min(reached, record.stop))
+        floor = min(verdict.stable, behind)
+        verdict.floor = max(verdict.floor, min(verdict.stable, max(floor, record.stop - self._settings.cache_frames_max)))
+        self._apply(now_ns, sender, record, verdict)
+
+    def _is_held_up(self, now_ns: int, verdict: _Verdict, record: StreamRecord) -> bool:
+        """Tell whether one member alone has held up all others for too long."""
+        if record.runner_up == NOBODY or record.runner_up - record.prefix < self._settings.window_frames // 8:
+            verdict.held_up_by = 0
+            return False
+        if verdict.held_up_by != record.slowest:
+            verdict.held_up_by = record.slowest
+            verdict.held_up_since_ns = now_ns
+        return now_ns - verdict.held_up_since_ns >= self._settings.isolate_after_ns
+
+    def _report(self, token: Token) -> None:
+        """Tell every sender what is stable, and what nobody in the region could give."""
+        missing: dict[tuple[int, int], RangeSet] = {}
+        for request in token.requests:
+            wanted = missing.setdefault((request.sender, request.incarnation), RangeSet())
+            wanted.update(RangeSet.from_bounds(request.bounds))
+        for record in token.streams:
+            sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
+            verdict = self._verdicts[sender]
+            lacks = missing.get(sender, RangeSet())
+            lacks.discard_range(0, verdict.stable)
+            now = (verdict.stable, verdict.floor)
+            if now != verdict.reported or lacks or verdict.floor < record.stop or sender in self._asking:
+                verdict.reported = now
+                bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
+                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, 0)))
+        self._asking.clear()
+
+    def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
+        """Hand over tokens and receipts that are to be sent."""
+        return [message for ring in self.rings for message in ring.take_messages(now_ns)]
+
+    def suspects(self, now_ns: int, patience_ns: int) -> list[tuple[Member, int]]:
+        """List members that this node, as a leader, has passed over for too long, and for how long."""
+        found = []
+        for ring in self.rings:
+            if ring.is_leader:
+                for node, since_ns in ring.skipped.items():
+                    if now_ns - since_ns >= patience_ns and node in self._lives and node not in self.gone:
+                        found.append((self._lives[node], now_ns - since_ns))
+        return found
+

@@ -1,0 +1,174 @@
+"""Settings of QSM."""
+
+from dataclasses import dataclass
+
+from vivum.core.settings import setting
+from vivum.core.time import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class QsmSettings:
+    """Settings of QSM."""
+
+    frame_bytes_max: int = setting(
+        1472,
+        unit="bytes",
+        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
+        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
+    )
+    frames_per_output_max: int = setting(
+        64,
+        unit="frames",
+        why="About what one UDP_SEGMENT call can carry; the driver looks at its sockets between two calls.",
+        effect="More saves calls; less lets arrivals be handled sooner.",
+    )
+    multicast: bool = setting(
+        True,
+        unit="yes or no",
+        why="One send reaches a whole region.",
+        effect="Without it every member gets its own copy by unicast, as in clouds that know no multicast.",
+    )
+    ring_nodes_max: int = setting(
+        25,
+        unit="nodes",
+        why="Seed 004, section 3: no token ring ever grows larger than about 25 nodes.",
+        effect="Larger rings take longer to go round; smaller ones make the hierarchy deeper.",
+    )
+    cache_holders: int = setting(
+        5,
+        unit="nodes",
+        why="Seed 004, section 3: no more than five nodes of a ring cache a message.",
+        effect="More survive more crashes and cost memory, which slows receivers down (seed 004, Figure 22).",
+    )
+    cache_frames_max: int = setting(
+        8192,
+        unit="frames",
+        why="About a second at the full rate of a 100 Mb/s link: a member may sleep for so long and still catch up.",
+        effect="A member further behind than this is told that it lost messages. More takes memory at the caches.",
+    )
+    window_frames: int = setting(
+        1024,
+        unit="frames",
+        why="Some 100 ms at the full rate of a 100 Mb/s link, several token rounds.",
+        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
+    )
+    pending_bytes_max: int = setting(
+        1024 * 1024,
+        unit="bytes",
+        why="Enough to fill the window at once after it opens.",
+        effect="At the limit a message of that group is refused and the caller waits. More only adds delay.",
+    )
+    streams_max: int = setting(
+        65536,
+        unit="streams",
+        why="Each node of a large domain may send.",
+        effect="At the limit frames of a new sender are refused and counted.",
+    )
+    early_frames_max: int = setting(
+        256,
+        unit="frames",
+        why="What a sender that knows of a new view first may send before the others know of it.",
+        effect="At the limit further ones are dropped, and repaired later.",
+    )
+    token_idle_ns: int = setting(
+        1 * SECOND,
+        unit="ns",
+        why="Seed 004, section 5.1: one token a second.",
+        effect="More is cheaper; less notices a dead member of an idle region sooner.",
+    )
+    token_busy_ns_min: int = setting(
+        2 * MILLISECOND,
+        unit="ns",
+        why="About the time of a short ring; rounds never overlap.",
+        effect="Less repairs sooner and costs every member a token more often.",
+    )
+    token_busy_ns_max: int = setting(
+        30 * MILLISECOND,
+        unit="ns",
+        why="A third of a window at full rate on a 100 Mb/s link.",
+        effect="More leaves more frames unacknowledged; less costs tokens.",
+    )
+    hop_timeout_ns: int = setting(
+        10 * MILLISECOND,
+        unit="ns",
+        why="A token and its receipt take well under a millisecond unless the receiver is asleep.",
+        effect="Less passes over a sleeping member sooner, more forgives a busy one.",
+    )
+    hop_tries: int = setting(
+        2,
+        unit="tries",
+        why="One token or receipt may be lost on the way.",
+        effect="More forgives more loss and holds up the ring longer at a dead member.",
+    )
+    watch_busy_ns: int = setting(
+        200 * MILLISECOND,
+        unit="ns",
+        why="Several rounds of a large ring.",
+        effect="A member that misses the token for so long while something is unstable takes over as leader.",
+    )
+    watch_idle_ns: int = setting(
+        3 * SECOND,
+        unit="ns",
+        why="Three idle rounds.",
+        effect="As for watch_busy_ns, while all is stable.",
+    )
+    suspect_after_ns: int = setting(
+        2 * SECOND,
+        unit="ns",
+        why="A node may sleep for some time without being dropped (seed 004: 0.5 s in every 5).",
+        effect="A member that was passed over for so long is reported to the configuration service.",
+    )
+    isolate_after_ns: int = setting(
+        100 * MILLISECOND,
+        unit="ns",
+        why="Longer than a repair takes.",
+        effect="A member that alone holds up all others for so long is not waited for until it has caught up.",
+    )
+    repair_wait_ns: int = setting(
+        20 * MILLISECOND,
+        unit="ns",
+        why="A repair that was promised comes well within this time.",
+        effect="Less asks again in vain more often.",
+    )
+    repairs_per_token_max: int = setting(
+        64,
+        unit="frames",
+        why="What a 100 Mb/s link carries in 8 ms.",
+        effect="Further requests stay in the token for the next holder or the next round.",
+    )
+    resend_ns_min: int = setting(
+        10 * MILLISECOND,
+        unit="ns",
+        why="A frame that was just sent again is still on its way to those who report it missing.",
+        effect="Less sends in vain more often.",
+    )
+    give_up_after_ns: int = setting(
+        2 * SECOND,
+        unit="ns",
+        why="Longer than any repair takes while a copy is left somewhere.",
+        effect="A frame that its sender has forgotten, or whose sender is gone, is skipped after this time and reported.",
+    )
+    heartbeat_ns_min: int = setting(
+        20 * MILLISECOND,
+        unit="ns",
+        why="The loss of the last frame before a pause is noticed after this time.",
+        effect="Less notices sooner and costs a frame.",
+    )
+    heartbeat_ns_max: int = setting(
+        1 * SECOND,
+        unit="ns",
+        why="Heartbeats double their distance up to this.",
+        effect="More is cheaper while a region does not answer.",
+    )
+    linger_ns: int = setting(
+        2 * SECOND,
+        unit="ns",
+        why="Longer than the loss of all frames of a sender to a region stays unnoticed.",
+        effect="A region view that was replaced is kept for at least so long.",
+    )
+    quiesce_ns_max: int = setting(
+        15 * SECOND,
+        unit="ns",
+        why="Longer than a dead member needs to be noticed and dropped.",
+        effect="A replaced region view is given up after this time; what is not stable is reported as failed.",
+    )

@@ -1,0 +1,111 @@
+"""Control messages of QSM: tokens and what goes with them (`docs/design/qsm.md`).
+
+All are about the region view in the header. A stream is named by the life of its sender.
+"""
+
+import msgspec
+
+from vivum.core.limits import Limits
+from vivum.wire.fields import U16, U32, U64, ControlMessage, fault_of_bounds
+from vivum.wire.layout import U64_MAX
+
+NOBODY = U64_MAX
+"""The prefix of nobody: what a minimum over no members is."""
+
+
+class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a token says of one sender's stream.
+
+    Decided at the top and carried down: below `stable` every member that is waited for has everything, so the sender
+    may forget; below `floor` nobody will ask any more, so caches may forget. Collected on the way: `stop` is one past
+    the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
+    for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
+    """
+
+    sender: U32
+    incarnation: U16
+    stable: U64
+    floor: U64
+    stop: U64
+    closed: bool
+    prefix: U64
+    slowest: U32
+    runner_up: U64
+    behind: U64
+
+
+class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A node asks for frames of a stream. Whoever serves some of them takes those out of the request.
+
+    `tried` tells that the partition which should cache them was asked in vain.
+    """
+
+    node: U32
+    sender: U32
+    incarnation: U16
+    bounds: tuple[U64, ...]
+    tried: bool = False
+
+
+class Token(ControlMessage, frozen=True, tag=4):
+    """Circulates in one ring of the region view and collects the state of its members.
+
+    `level` 0 is a ring of nodes, level 1 one of leaders, and so on; `ring` is its number on that level. A token is
+    newer if its term is higher, or its round in the same term. `skipped` are nodes that did not answer and are not
+    waited for. `rate` is the lowest number of frames a second that a member can take; 0: nobody said.
+    """
+
+    level: U16
+    ring: U32
+    term: U32
+    round: U64
+    leader: U32
+    skipped: tuple[U32, ...]
+    rate: U64
+    streams: tuple[StreamRecord, ...]
+    requests: tuple[RepairRequest, ...]
+
+    def fault(self, limits: Limits) -> str | None:
+        """Refuse records whose numbers contradict each other."""
+        for each in self.streams:
+            if not each.floor <= each.stable <= each.stop:
+                return "floor, stable and stop of a stream do not increase"
+        for request in self.requests:
+            wrong = fault_of_bounds(request.bounds, limits) if request.bounds else "asks for nothing"
+            if wrong is not None:
+                return wrong
+        return None
+
+
+class TokenReceipt(ControlMessage, frozen=True, tag=20):
+    """Tells who passed a token on that it came. `term` and `leader` are what the receiver knows to be current."""
+
+    level: U16
+    ring: U32
+    term: U32
+    round: U64
+    leader: U32
+
+
+class RegionReport(ControlMessage, frozen=True, tag=21):
+    """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
+
+    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`.
+    """
+
+    incarnation: U16
+    stable: U64
+    floor: U64
+    missing: tuple[U64, ...]
+    rate: U64
+
+    def fault(self, limits: Limits) -> str | None:
+        """Refuse what is not a set of ranges, and a floor above what is stable."""
+        return "floor is above stable" if self.floor > self.stable else fault_of_bounds(self.missing, limits)
+
+
+class StreamProgress(ControlMessage, frozen=True, tag=22):
+    """Tells a region how far the header's own stream has come, while it is idle and not all is stable."""
+
+    stop: U64
+    closed: bool

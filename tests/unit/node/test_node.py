@@ -1,0 +1,196 @@
+"""The node: kinds and commands to the right protocol, output by priority, one trace of what an application sees."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.machine import EMPTY_OUTPUT, Command, Datagram, Delivery, Output, Priority
+from vivum.node.build import PROTOCOLS
+from vivum.node.node import Node
+from vivum.observe.counters import Counters
+from vivum.observe.trace import (
+    MemoryTrace,
+    MessageDelivered,
+    MessagesFailed,
+    MessagesLost,
+    MessagesStable,
+    QueueMeasured,
+)
+from vivum.protocols.commands import (
+    GapReported,
+    JoinGroup,
+    LeaveGroup,
+    QueueGrew,
+    SendConfirmed,
+    SendFailed,
+    SendMessages,
+)
+from vivum.wire.codec import Frame
+from vivum.wire.control import Heartbeat, encode_control
+from vivum.wire.gate import Gate, domain_tag
+from vivum.wire.kinds import Kind
+
+ME = Member(NodeId(1), Incarnation(1))
+PEER = Endpoint("peer", 1)
+DOMAIN = domain_tag("test")
+
+
+class Echo:
+    """A protocol for one kind of frame and one command, which says what a test gave it to say."""
+
+    def __init__(self, kind: Kind, command: type[Command]) -> None:
+        self.kinds = frozenset({kind})
+        self.commands: frozenset[type[Command]] = frozenset({command})
+        self.frames: list[Frame] = []
+        self.submitted: list[Command] = []
+        self.timers: list[int] = []
+        self.deadline_ns: int | None = None
+        self.output = Output()
+        self.has_data = False
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        self.submitted.append(command)
+
+    def on_timer(self, now_ns: int) -> None:
+        self.timers.append(now_ns)
+
+    def next_deadline_ns(self) -> int | None:
+        return self.deadline_ns
+
+    def take_output(self, room_bytes: int = 0) -> Output:
+        output, self.output = self.output, Output()
+        return output or EMPTY_OUTPUT
+
+
+MakeNode = Callable[[], tuple[Any, ...]]
+
+
+@pytest.fixture
+def make_node() -> MakeNode:
+    def make() -> tuple[Any, ...]:
+        beats, sends, trace = Echo(Kind.HEARTBEAT, JoinGroup), Echo(Kind.DATA, SendMessages), MemoryTrace()
+        counters = Counters()
+        node = Node(ME, Gate(DOMAIN, counters, ME), [beats, sends], counters, trace)
+        return node, beats, sends, trace
+
+    return make
+
+
+def heartbeat() -> bytes:
+    return encode_control(Kind.HEARTBEAT, DOMAIN, 2, 1, 7, 1, 0, Heartbeat(0, 0, 0))
+
+
+def test_a_frame_goes_to_the_protocol_of_its_kind(make_node: MakeNode) -> None:
+    node, beats, sends, _ = make_node()
+    node.on_datagram(5, PEER, heartbeat() * 3)
+    assert len(beats.frames) == 3
+    assert sends.frames == []
+
+
+def test_a_frame_of_a_kind_that_nobody_takes_is_counted(make_node: MakeNode) -> None:
+    node, *_ = make_node()
+    frame = bytearray(heartbeat())
+    frame[1] = Kind.ORDER
+    node.on_datagram(5, PEER, bytes(frame))
+    assert node.counters.frames_refused_kind == 1
+
+
+def test_a_command_goes_to_its_protocol_and_an_unknown_one_is_the_callers_fault(make_node: MakeNode) -> None:
+    node, beats, sends, _ = make_node()
+    command = SendMessages(GroupId(7), [b"x"])
+    node.submit(5, command)
+    assert sends.submitted == [command]
+    with pytest.raises(UsageError, match="takes no LeaveGroup; it takes JoinGroup, SendMessages"):
+        node.submit(5, LeaveGroup(GroupId(7)))
+    assert beats.submitted == []
+
+
+def test_two_protocols_cannot_want_the_same_kind_or_command() -> None:
+    counters = Counters()
+    gate = Gate(DOMAIN, counters, ME)
+    with pytest.raises(AssertionError, match="frames of kind DATA"):
+        Node(ME, gate, [Echo(Kind.DATA, JoinGroup), Echo(Kind.DATA, SendMessages)], counters)
+    with pytest.raises(AssertionError, match="want JoinGroup"):
+        Node(ME, gate, [Echo(Kind.DATA, JoinGroup), Echo(Kind.ACK, JoinGroup)], counters)
+
+
+def test_the_deadline_is_the_earliest_of_all_and_a_timer_reaches_all(make_node: MakeNode) -> None:
+    node, beats, sends, _ = make_node()
+    assert node.next_deadline_ns() is None
+    sends.deadline_ns = 30
+    assert node.next_deadline_ns() == 30
+    beats.deadline_ns = 20
+    assert node.next_deadline_ns() == 20
+    node.on_timer(25)
+    assert beats.timers == sends.timers == [25]
+
+
+def test_a_node_has_data_when_any_protocol_has(make_node: MakeNode) -> None:
+    node, _, sends, _ = make_node()
+    assert not node.has_data
+    sends.has_data = True
+    assert node.has_data
+
+
+def test_output_of_all_protocols_is_gathered_most_urgent_first_and_otherwise_in_order(make_node: MakeNode) -> None:
+    node, beats, sends, _ = make_node()
+    assert node.take_output() is EMPTY_OUTPUT
+    for protocol, name in ((beats, b"b"), (sends, b"s")):
+        for priority in (Priority.DATA, Priority.REPAIR, Priority.CONTROL):
+            for number in b"12":
+                protocol.output.datagrams.append(Datagram(PEER, name + bytes([number]), priority))
+    order = [datagram.data for datagram in node.take_output().datagrams]
+    assert order == [b"b1", b"b2", b"s1", b"s2"] * 3
+    assert node.counters.datagrams_sent == 12
+    assert node.counters.bytes_sent == 24
+    assert node.take_output() is EMPTY_OUTPUT
+
+
+def test_what_an_application_gets_and_hears_is_traced_and_counted(make_node: MakeNode) -> None:
+    node, beats, _, trace = make_node()
+    sender = Member(NodeId(2), Incarnation(3))
+    node.on_timer(99)
+    beats.output.deliveries.append(Delivery(GroupId(7), sender, 5, [b"x", b"y"], ViewNumber(1), 42))
+    beats.output.events += [
+        SendConfirmed(GroupId(7), 0, 1),
+        SendFailed(GroupId(7), 1, 2, None, "why"),
+        GapReported(GroupId(7), sender, 2, 3),
+        QueueGrew("pending", 3, 4, "bytes"),
+    ]
+    node.take_output()
+    kinds = [type(record) for record in trace.records]
+    assert kinds == [MessageDelivered] * 2 + [MessagesStable, MessagesFailed, MessagesLost, QueueMeasured]
+    assert [record.sequence for record in trace.records[:2]] == [5, 6]
+    assert all((record.time_ns, record.node, record.incarnation) == (99, 1, 1) for record in trace.records)
+    assert node.counters.messages_delivered == 2
+
+
+def test_the_registry_builds_a_node_that_takes_the_common_commands() -> None:
+    entry = PROTOCOLS["reference"]
+    trace = MemoryTrace()
+    node = entry.make_node(ME, {ME.node: PEER}, entry.make_settings({"window_frames": 5}), Random(1), trace)
+    node.submit(0, JoinGroup(GroupId(7), Channel(7), [ME.node]))
+    node.submit(0, SendMessages(GroupId(7), [b"x"]))
+    assert node.take_output().deliveries[0].payloads == [b"x"]
+    assert entry.make_settings({"window_frames": 5}).window_frames == 5
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"windows": 5}, "windows: unknown setting; allowed: reliable, "),
+        ({"window_frames": "x"}, "window_frames: Expected `int`"),
+        ({"window_frames": 0}, "window_frames: 0; must be at least 1"),
+    ],
+)
+def test_a_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        PROTOCOLS["reference"].make_settings(values)
+    assert str(caught.value).startswith(message)

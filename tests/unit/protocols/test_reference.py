@@ -1,0 +1,695 @@
+"""The reference protocol, sentence by sentence of `docs/design/reference.md`."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from vivum.core.errors import LimitError, UsageError
+from vivum.core.ids import Channel, GroupId, Member, NodeId
+from vivum.core.limits import Limits
+from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Priority
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.protocols.commands import (
+    GapReported,
+    JoinGroup,
+    LeaveGroup,
+    QueueGrew,
+    SendConfirmed,
+    SendFailed,
+    SendMessages,
+)
+from vivum.wire.kinds import kind_name
+
+MakeDuo = Callable[..., Any]
+GROUP = GroupId(7)
+ALICE, BOB, CAROL = NodeId(1), NodeId(2), NodeId(3)
+ALICE_1 = Member(ALICE, 1)
+BOB_1 = Member(BOB, 1)
+
+
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def send_one_a_frame(duo: Any, endpoint: Any, payloads: list[bytes]) -> None:
+    for payload in payloads:
+        duo.send(endpoint, payload)
+
+
+# On send.
+
+
+def test_messages_arrive_in_order_and_at_home_at_once(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(100))
+    assert duo.got(duo.a, ALICE) == numbered(100)
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(100)
+    assert duo.told(duo.b, GapReported) == []
+
+
+def test_messages_of_one_command_share_frames(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, *numbered(100))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(100)
+    assert duo.counters(duo.b).frames_received == 1
+
+
+def test_both_ways_are_independent_streams(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"from alice")
+    duo.send(duo.b, b"from bob")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"from alice"]
+    assert duo.got(duo.a, BOB) == [b"from bob"]
+
+
+def test_an_empty_message_is_a_message(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"", b"x", b"")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"", b"x", b""]
+
+
+def test_a_full_window_and_a_full_queue_refuse_and_change_nothing(make_duo: MakeDuo) -> None:
+    duo = make_duo(window_frames=4, pending_bytes_max=10_000)
+    duo.drop_all()
+    accepted = 4 + 9
+    for _ in range(accepted):
+        duo.send(duo.a, bytes(1000))
+    with pytest.raises(LimitError, match="pending_bytes_max=10000: wait until some are sent"):
+        duo.send(duo.a, bytes(1000))
+    counters = duo.counters(duo.a)
+    before = counters.as_dict()
+    with pytest.raises(LimitError):
+        duo.node(duo.a).submit(duo.pair.clock.now_ns, SendMessages(GROUP, [bytes(1000), b"small"]))
+    assert duo.node(duo.a).take_output() is EMPTY_OUTPUT
+    assert counters.as_dict() == {**before, "messages_rejected": before["messages_rejected"] + 2}
+    # Numbers go on as if nothing had been asked, and there is room again once Bob has answered.
+    duo.drop_nothing()
+    duo.pair.run_for(SECOND)
+    duo.send(duo.a, b"next")
+    duo.pair.run_for(SECOND)
+    assert len(duo.got(duo.b, ALICE)) == accepted + 1
+    assert duo.pair.deliveries[duo.a][-1].first_sequence == accepted
+
+
+def test_a_queue_of_empty_messages_has_an_end_too(make_duo: MakeDuo) -> None:
+    duo = make_duo(window_frames=1, pending_bytes_max=10_000)
+    duo.drop_all()
+    duo.send(duo.a, b"in the window")
+    duo.send(duo.a, *[b""] * 150)
+    with pytest.raises(LimitError):
+        duo.send(duo.a, *[b""] * 150)
+
+
+def test_a_batch_over_the_limit_of_the_queue_is_refused_even_when_the_queue_is_empty(make_duo: MakeDuo) -> None:
+    duo = make_duo(pending_bytes_max=10_000)
+    with pytest.raises(LimitError, match="send fewer at once"):
+        duo.send(duo.a, *[bytes(1000)] * 20)
+    assert duo.told(duo.a, QueueGrew) == []
+
+
+def test_one_message_larger_than_the_queue_goes_alone(make_duo: MakeDuo) -> None:
+    duo = make_duo(pending_bytes_max=10_000)
+    duo.send(duo.a, bytes(50_000))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [bytes(50_000)]
+
+
+def test_a_message_over_the_limit_is_refused(make_duo: MakeDuo) -> None:
+    duo = make_duo(limits=Limits(message_bytes_max=5000))
+    with pytest.raises(LimitError, match="message_bytes_max=5000"):
+        duo.send(duo.a, b"fits", bytes(5001))
+    duo.send(duo.a, bytes(5000))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [bytes(5000)]
+    assert duo.counters(duo.a).messages_rejected == 2
+
+
+def test_a_queue_tells_each_new_high(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    for size in (10, 5, 20):
+        duo.send(duo.a, bytes(size))
+    depths = [event.depth for event in duo.told(duo.a, QueueGrew)]
+    assert len(depths) == 2
+    assert depths == sorted(depths)
+
+
+# Loss.
+
+
+@pytest.mark.parametrize("lost", [{0}, {3}, {3, 4}, {0, 2, 4, 6, 8}, set(range(9))])
+def test_lost_frames_are_asked_for_and_delivered_in_order(make_duo: MakeDuo, lost: set[int]) -> None:
+    duo = make_duo()
+    duo.drop_data(*lost)
+    send_one_a_frame(duo, duo.a, numbered(10))
+    duo.pair.run_for(50 * MILLISECOND)
+    assert duo.got(duo.b, ALICE) == numbered(10)
+    assert duo.counters(duo.b).naks_sent >= 1
+    assert duo.counters(duo.b).repairs_received == len(lost)
+    assert duo.told(duo.b, GapReported) == []
+
+
+def test_a_frame_that_is_only_late_is_not_asked_for(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(2))
+    first, second = (datagram.data for _, _, datagram in duo.pair._on_link)
+    duo.pair._on_link.clear()
+    bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
+    bob.on_datagram(now_ns, duo.a, second)
+    bob.on_timer(now_ns + MILLISECOND // 2)
+    bob.on_datagram(now_ns + MILLISECOND // 2, duo.a, first)
+    payloads = [payload for delivery in bob.take_output().deliveries for payload in delivery.payloads]
+    assert payloads == numbered(2)
+    bob.on_timer(now_ns + 15 * MILLISECOND)
+    assert bob.take_output() is EMPTY_OUTPUT
+    assert bob.counters.naks_sent == 0
+
+
+def test_the_loss_of_the_last_frame_is_found_by_the_heartbeat(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_data(9)
+    send_one_a_frame(duo, duo.a, numbered(10))
+    duo.pair.run_for(49 * MILLISECOND)
+    assert duo.got(duo.b, ALICE) == numbered(9)
+    duo.pair.run_for(10 * MILLISECOND)
+    assert duo.got(duo.b, ALICE) == numbered(10)
+
+
+def test_when_everything_is_lost_for_a_time_everything_comes_afterwards(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_all()
+    send_one_a_frame(duo, duo.a, numbered(200))
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == []
+    duo.drop_nothing()
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(200)
+    assert duo.told(duo.a, SendFailed) == []
+
+
+@pytest.mark.parametrize("kind", ["ACK", "NAK", "HEARTBEAT", "RESENT"])
+def test_the_loss_of_control_frames_for_a_time_does_no_harm(make_duo: MakeDuo, kind: str) -> None:
+    duo = make_duo()
+    lossy = {"until": 1_500_000_000}
+    duo.pair.drop = lambda _, datagram: (
+        duo.pair.clock.now_ns < lossy["until"]
+        and (kind_name(datagram.data) == kind or (kind_name(datagram.data) == "DATA" and datagram.data[24] % 3 == 0))
+    )
+    send_one_a_frame(duo, duo.a, numbered(30))
+    duo.pair.run_for(3 * SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(30)
+    assert sum(event.stop - event.first for event in duo.told(duo.a, SendConfirmed)) == 30
+
+
+def test_a_frame_that_comes_twice_is_delivered_once(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"once")
+    (_, _, datagram) = duo.pair._on_link[0]
+    for _ in range(3):
+        duo.node(duo.b).on_datagram(duo.pair.clock.now_ns, duo.a, datagram.data)
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"once"]
+    assert duo.counters(duo.b).frames_duplicate == 3
+
+
+def test_requests_double_their_distance_while_the_sender_is_silent(make_duo: MakeDuo) -> None:
+    duo = make_duo(give_up_after_ns=60 * SECOND)
+    duo.drop_data(0)
+    send_one_a_frame(duo, duo.a, numbered(2))
+    duo.drop_kinds("RESENT", "HEARTBEAT", "ACK")
+    duo.pair.run_for(10 * SECOND)
+    naks = duo.counters(duo.b).naks_sent
+    # 1 + 2 + 4 … 320 ms, then every 320 to 640 ms.
+    assert 9 + 9.0 / 0.64 <= naks <= 9 + 10 / 0.32
+
+
+def test_a_repair_goes_to_the_one_who_asked_alone(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    seen = []
+    duo.drop_data(0)
+    lose = duo.pair.drop
+
+    def watch(endpoint: Any, datagram: Any) -> bool:
+        seen.append((kind_name(datagram.data), datagram.destination, datagram.priority))
+        return lose(endpoint, datagram)
+
+    duo.pair.drop = watch
+    send_one_a_frame(duo, duo.a, numbered(2))
+    duo.pair.run_for(20 * MILLISECOND)
+    assert ("RESENT", duo.b, Priority.REPAIR) in seen
+    assert ("DATA", Channel(GROUP), Priority.DATA) in seen
+    assert ("NAK", duo.a, Priority.CONTROL) in seen
+
+
+# Large messages.
+
+
+def test_a_large_message_is_cut_and_joined(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    large = bytes(range(256)) * 400
+    duo.send(duo.a, b"before", large, b"after")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"before", large, b"after"]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 35, 71])
+def test_a_large_message_survives_the_loss_of_any_fragment(make_duo: MakeDuo, lost: int) -> None:
+    duo = make_duo()
+    duo.drop_data(lost)
+    large = bytes(range(256)) * 400
+    duo.send(duo.a, b"before", large, b"after")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"before", large, b"after"]
+    assert duo.counters(duo.b).repairs_received == 1
+
+
+def test_a_large_message_over_the_receivers_limit_is_reported_as_a_gap_even_if_it_is_the_last(
+    make_duo: MakeDuo,
+) -> None:
+    duo = make_duo()
+    duo.limits = Limits(message_bytes_max=5000)
+    duo.restart(duo.b, 2)
+    duo.send(duo.a, b"before", bytes(6000))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"before"]
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 2)]
+    duo.send(duo.a, b"after")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"before", b"after"]
+    assert len(duo.told(duo.b, GapReported)) == 1
+
+
+# Stability and memory.
+
+
+def test_frames_are_released_and_the_sender_told_when_everybody_has_them(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(100))
+    stream = duo.node(duo.a)._protocols[0]._outgoing[GROUP]
+    assert len(stream._frames) == 100
+    duo.pair.run_for(SECOND)
+    assert len(stream._frames) == 0
+    confirmed = duo.told(duo.a, SendConfirmed)
+    assert (confirmed[0].first, confirmed[-1].stop) == (0, 100)
+    assert all(before.stop == after.first for before, after in pairwise(confirmed))
+    assert duo.counters(duo.a).messages_stable == 100
+
+
+def test_nothing_is_released_while_one_member_is_silent(make_duo: MakeDuo) -> None:
+    duo = make_duo(nodes=(ALICE, BOB, CAROL))
+    duo.send(duo.a, b"x")
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == [b"x"]
+    assert duo.told(duo.a, SendConfirmed) == []
+
+
+def test_an_idle_group_falls_silent(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"x")
+    duo.pair.run_for(10 * SECOND)
+    for endpoint in (duo.a, duo.b):
+        assert duo.node(endpoint).next_deadline_ns() is None
+        assert duo.node(endpoint).take_output() is EMPTY_OUTPUT
+
+
+def test_frames_held_behind_a_gap_are_let_go_when_it_closes(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_data(0)
+    send_one_a_frame(duo, duo.a, numbered(50))
+    duo.pair.run_for(MILLISECOND)
+    (stream,) = duo.node(duo.b)._protocols[0]._incoming.values()
+    assert len(stream._held) == 49
+    duo.pair.run_for(SECOND)
+    assert stream._held == {}
+
+
+def test_frames_beyond_the_window_are_dropped_and_asked_for_later(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.settings = type(duo.settings)(window_frames=8)
+    duo.restart(duo.b, 2)
+    duo.drop_data(0)
+    send_one_a_frame(duo, duo.a, numbered(40))
+    duo.pair.run_for(SECOND)
+    assert duo.counters(duo.b).frames_beyond_window > 0
+    assert duo.got(duo.b, ALICE) == numbered(40)
+
+
+# Pull.
+
+
+def test_without_room_control_comes_and_data_stays(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.b, numbered(3))
+    duo.pair.run_for(MILLISECOND)
+    alice, now_ns = duo.node(duo.a), duo.pair.clock.now_ns
+    alice.submit(now_ns, SendMessages(GROUP, numbered(5)))
+    assert alice.has_data
+    alice.on_timer(now_ns + SECOND)
+    output = alice.take_output(room_bytes=0)
+    assert [kind_name(datagram.data) for datagram in output.datagrams] == ["ACK"]
+    # The delivery at home and the events come all the same.
+    assert output.deliveries[0].payloads == numbered(5)
+    assert alice.has_data
+    output = alice.take_output(room_bytes=1)
+    assert [kind_name(datagram.data) for datagram in output.datagrams] == ["DATA"]
+    assert not alice.has_data
+
+
+def test_data_is_sealed_as_far_as_there_is_room(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    alice = duo.node(duo.a)
+    alice.submit(duo.pair.clock.now_ns, SendMessages(GROUP, [bytes(1000)] * 20))
+    sizes = [len(datagram.data) for datagram in alice.take_output(room_bytes=3000).datagrams]
+    assert len(sizes) == 3
+    assert sum(sizes[:-1]) < 3000 <= sum(sizes)
+
+
+def test_control_goes_before_repairs_before_data(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_data(0)
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.drop_nothing()
+    send_one_a_frame(duo, duo.b, numbered(3))
+    duo.pair.run_for(MILLISECOND)
+    bob, alice, now_ns = duo.node(duo.b), duo.node(duo.a), duo.pair.clock.now_ns
+    bob.on_timer(now_ns + 3 * MILLISECOND)
+    for datagram in bob.take_output().datagrams:
+        alice.on_datagram(now_ns + 3 * MILLISECOND, duo.b, datagram.data)
+    alice.submit(now_ns + 3 * MILLISECOND, SendMessages(GROUP, [b"new"]))
+    alice.on_timer(now_ns + 100 * MILLISECOND)
+    kinds = [kind_name(datagram.data) for datagram in alice.take_output().datagrams]
+    assert kinds == ["ACK", "HEARTBEAT", "RESENT", "DATA"]
+
+
+# Silence.
+
+
+def test_a_silent_member_is_dropped_and_the_sender_told_which_messages_it_may_lack(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(10))
+    duo.pair.run_for(SECOND)
+    duo.drop_all()
+    send_one_a_frame(duo, duo.a, numbered(5, 10))
+    duo.pair.run_for(2900 * MILLISECOND)
+    assert duo.told(duo.a, SendFailed) == []
+    duo.pair.run_for(SECOND)
+    (failed,) = duo.told(duo.a, SendFailed)
+    assert (failed.first, failed.stop, failed.receiver) == (10, 15, BOB)
+    assert "node 2" in failed.cause
+    assert duo.counters(duo.a).members_dropped == 1
+    # Nobody is waited for, so nothing is kept and the sender goes on.
+    assert len(duo.node(duo.a)._protocols[0]._outgoing[GROUP]._frames) == 0
+
+
+def test_what_is_sent_while_a_member_is_not_waited_for_is_reported_as_failed_there_too(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_all()
+    duo.send(duo.a, b"0")
+    duo.pair.run_for(4 * SECOND)
+    send_one_a_frame(duo, duo.a, numbered(3, 1))
+    duo.pair.run_for(4 * SECOND)
+    failed = [(event.first, event.stop, event.receiver) for event in duo.told(duo.a, SendFailed)]
+    # Each message once: the one that it was dropped for, and those after.
+    assert failed == [(0, 1, BOB), (1, 4, BOB)]
+    assert duo.counters(duo.a).messages_failed == 4
+    assert duo.told(duo.a, SendConfirmed)[-1].stop == 4
+
+
+def test_a_member_that_asks_is_not_silent_however_slow_it_is(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_data(0)
+    send_one_a_frame(duo, duo.a, numbered(2))
+    duo.drop_kinds("RESENT")
+    duo.pair.run_for(20 * SECOND)
+    assert duo.told(duo.a, SendFailed) == []
+
+
+def test_a_dropped_member_that_speaks_again_hears_of_its_gap_and_goes_on(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"0")
+    duo.pair.run_for(SECOND)
+    duo.drop_all()
+    send_one_a_frame(duo, duo.a, numbered(5, 1))
+    duo.pair.run_for(5 * SECOND)
+    duo.drop_nothing()
+    duo.pair.run_for(2 * SECOND)
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 6)]
+    duo.send(duo.a, b"6")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"0", b"6"]
+    assert duo.told(duo.a, SendConfirmed)[-1] == SendConfirmed(GROUP, 6, 7)
+    # It is waited for again: its silence is noticed anew.
+    duo.drop_all()
+    duo.send(duo.a, b"7")
+    duo.pair.run_for(5 * SECOND)
+    assert len(duo.told(duo.a, SendFailed)) == 2
+
+
+def test_the_stream_can_be_taken_up_in_the_middle_of_a_large_message(make_duo: MakeDuo) -> None:
+    # Seed 2424 of the swarm: the frame from which the stream can be had begins inside the last message.
+    duo = make_duo(nodes=(ALICE, BOB, CAROL), window_frames=2)
+    duo.drop_all()
+    duo.send(duo.a, b"small")
+    duo.send(duo.a, bytes(range(256)) * 20)
+    duo.pair.run_for(4 * SECOND)
+    assert duo.told(duo.a, SendFailed)
+    duo.drop_nothing()
+    duo.pair.run_for(5 * SECOND)
+    reported = {number for gap in duo.told(duo.b, GapReported) for number in range(gap.first, gap.stop)}
+    delivered = {delivery.first_sequence for delivery in duo.pair.deliveries[duo.b]}
+    assert reported | delivered == {0, 1}
+    assert not reported & delivered
+
+
+def test_when_a_sender_dies_with_a_gap_open_the_gap_is_reported_and_the_rest_delivered(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_data(2, 3)
+    send_one_a_frame(duo, duo.a, numbered(6))
+    duo.pair.run_for(200_000)
+    duo.drop_all()
+    duo.pair.run_for(9 * SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(2)
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == [b"0", b"1", b"4", b"5"]
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 2, 4)]
+    assert duo.node(duo.b).next_deadline_ns() is None
+
+
+def test_a_sender_that_was_only_silent_can_still_send_the_end_that_was_missing(make_duo: MakeDuo) -> None:
+    duo = make_duo(drop_after_ns=60 * SECOND)
+    duo.drop_data(3, 4)
+    send_one_a_frame(duo, duo.a, numbered(5))
+    duo.pair.run_for(51 * MILLISECOND)
+    duo.drop_all()
+    duo.pair.run_for(12 * SECOND)
+    # Given up, and nothing was held behind: no gap is claimed, nothing acknowledged that was not received.
+    assert duo.node(duo.b).next_deadline_ns() is None
+    assert duo.told(duo.b, GapReported) == []
+    duo.drop_nothing()
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(5)
+    assert duo.told(duo.a, SendConfirmed)[-1].stop == 5
+
+
+# Lives.
+
+
+def test_a_new_life_of_a_sender_begins_a_new_stream(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(SECOND)
+    duo.restart(duo.a, 2)
+    duo.send(duo.a, b"again")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [*numbered(3), b"again"]
+    last = duo.pair.deliveries[duo.b][-1]
+    assert (last.sender, last.first_sequence) == (Member(ALICE, 2), 0)
+    assert duo.told(duo.b, GapReported) == []
+
+
+def test_what_was_held_of_a_former_life_is_delivered_with_its_gap_reported_before_the_new_life(
+    make_duo: MakeDuo,
+) -> None:
+    duo = make_duo()
+    duo.drop_data(1)
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(200_000)
+    duo.restart(duo.a, 2)
+    duo.drop_nothing()
+    duo.send(duo.a, b"again")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"0", b"2", b"again"]
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 2)]
+
+
+def test_a_late_frame_of_a_former_life_is_refused(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.send(duo.a, b"old")
+    old = duo.pair._on_link.popleft()[2].data
+    duo.restart(duo.a, 2)
+    duo.send(duo.a, b"new")
+    duo.pair.run_for(MILLISECOND)
+    duo.node(duo.b).on_datagram(duo.pair.clock.now_ns, duo.a, old)
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"new"]
+    assert duo.counters(duo.b).frames_refused_state == 1
+
+
+def test_a_new_life_of_a_receiver_is_told_what_it_missed_and_gets_the_rest(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(SECOND)
+    duo.restart(duo.b, 2)
+    duo.send(duo.a, b"3")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(4)
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 0, 3)]
+    assert duo.told(duo.a, SendConfirmed)[-1] == SendConfirmed(GROUP, 3, 4)
+
+
+def test_an_acknowledgement_to_a_former_life_of_the_sender_does_not_count(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(10 * MILLISECOND)
+    bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
+    bob.on_timer(now_ns + 20 * MILLISECOND)
+    (ack,) = bob.take_output().datagrams
+    duo.restart(duo.a, 2)
+    duo.drop_all()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    alice = duo.node(duo.a)
+    alice.on_datagram(duo.pair.clock.now_ns, duo.b, ack.data)
+    assert alice.counters.frames_refused_state == 1
+    assert alice.counters.messages_stable == 0
+
+
+# Joining and leaving.
+
+
+def test_joining_opens_the_channel_and_leaving_closes_it(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.leave(duo.a)
+    events = duo.pair.events[duo.a]
+    assert ChannelOpened(Channel(GROUP)) in events
+    assert ChannelClosed(Channel(GROUP)) in events
+
+
+def test_who_is_not_in_a_group_cannot_send_leave_or_hear(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.leave(duo.b)
+    for command in (SendMessages(GROUP, [b"x"]), LeaveGroup(GROUP)):
+        with pytest.raises(UsageError, match="not in group 7"):
+            duo.pair.submit(duo.b, command)
+    duo.send(duo.a, b"x")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == []
+    assert duo.counters(duo.b).frames_refused_state > 0
+
+
+def test_joining_twice_or_with_strangers_is_refused(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    with pytest.raises(UsageError, match="already in group 7"):
+        duo.join(duo.a)
+    with pytest.raises(UsageError, match=r"without an endpoint: \[99\]"):
+        duo.pair.submit(duo.a, JoinGroup(GroupId(8), Channel(8), [ALICE, NodeId(99)]))
+
+
+def test_who_leaves_hears_that_what_was_not_stable_may_not_arrive(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    duo.drop_all()
+    duo.send(duo.a, b"0", b"1")
+    duo.leave(duo.a)
+    (failed,) = duo.told(duo.a, SendFailed)
+    assert (failed.first, failed.stop, failed.receiver) == (0, 2, None)
+    duo.pair.run_for(10 * SECOND)
+    assert duo.node(duo.a).next_deadline_ns() is None
+
+
+def test_a_sender_that_leaves_and_joins_again_goes_on_with_its_numbers(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(SECOND)
+    duo.leave(duo.a)
+    duo.join(duo.a)
+    send_one_a_frame(duo, duo.a, numbered(3, 3))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(6)
+    assert duo.told(duo.a, SendConfirmed)[-1].stop == 6
+
+
+def test_a_sender_that_left_with_a_gap_open_and_joins_again_tells_of_the_gap(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(1))
+    duo.drop_data(1)
+    send_one_a_frame(duo, duo.a, numbered(2, 1))
+    duo.leave(duo.a)
+    duo.join(duo.a)
+    duo.drop_nothing()
+    duo.send(duo.a, b"3")
+    duo.pair.run_for(2 * SECOND)
+    assert duo.got(duo.b, ALICE) == [b"0", b"2", b"3"]
+    assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 2)]
+
+
+def test_a_receiver_that_leaves_and_joins_again_hears_what_is_sent_from_then_on(make_duo: MakeDuo) -> None:
+    duo = make_duo()
+    send_one_a_frame(duo, duo.a, numbered(3))
+    duo.pair.run_for(SECOND)
+    duo.leave(duo.b)
+    duo.join(duo.b)
+    duo.send(duo.a, b"3")
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == numbered(4)
+
+
+def test_a_group_of_one_costs_nothing_after_sending(make_duo: MakeDuo) -> None:
+    duo = make_duo(nodes=(ALICE,))
+    duo.drop_all()
+    send_one_a_frame(duo, duo.a, numbered(10))
+    assert duo.got(duo.a, ALICE) == numbered(10)
+    assert duo.node(duo.a).next_deadline_ns() is None
+    assert len(duo.node(duo.a)._protocols[0]._outgoing[GROUP]._frames) == 0
+
+
+# Best effort.
+
+
+def test_best_effort_goes_ahead_and_reports_the_gap(make_duo: MakeDuo) -> None:
+    duo = make_duo(reliable=False)
+    duo.drop_data(2, 3, 7)
+    send_one_a_frame(duo, duo.a, numbered(10))
+    duo.pair.run_for(10 * SECOND)
+    assert duo.got(duo.b, ALICE) == [b"0", b"1", b"4", b"5", b"6", b"8", b"9"]
+    gaps = [(gap.first, gap.stop) for gap in duo.told(duo.b, GapReported)]
+    assert gaps == [(2, 4), (7, 8)]
+    counters = duo.counters(duo.b)
+    assert counters.messages_lost == 3
+    assert counters.datagrams_sent == 0
+    assert len(duo.node(duo.a)._protocols[0]._outgoing[GROUP]._frames) == 0
+
+
+def test_best_effort_drops_what_comes_late_to_keep_the_order(make_duo: MakeDuo) -> None:
+    duo = make_duo(reliable=False)
+    send_one_a_frame(duo, duo.a, numbered(3))
+    bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
+    first, second, third = (datagram.data for _, _, datagram in duo.pair._on_link)
+    duo.pair._on_link.clear()
+    for data in (first, third, second, third):
+        bob.on_datagram(now_ns, duo.a, data)
+    payloads = [payload for delivery in bob.take_output().deliveries for payload in delivery.payloads]
+    assert payloads == [b"0", b"2"]
+    assert bob.counters.frames_late == 2
+
+
+def test_best_effort_reports_a_large_message_that_lost_a_fragment(make_duo: MakeDuo) -> None:
+    duo = make_duo(reliable=False)
+    duo.drop_data(1)
+    duo.send(duo.a, bytes(5000), b"after", bytes(5000))
+    duo.pair.run_for(SECOND)
+    assert duo.got(duo.b, ALICE) == [b"after", bytes(5000)]
+    assert [(gap.first, gap.stop) for gap in duo.told(duo.b, GapReported)] == [(0, 1)]
