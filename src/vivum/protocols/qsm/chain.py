@@ -1,10 +1,12 @@
 """All streams of one sender at one receiver, in the order of their views, turned into messages.
 
-A sender has one stream into each region view. When views change, a receiver gets the sender's messages first from the old
-stream, to its end, and then from the new one: FIFO across views. The first frame of a stream names the streams before it that may not be
-complete (`BEGIN`), the last frame says that it is the last (`END`); both travel as messages of a group that no topic has.
+A sender has one stream into each region view. When views change, a receiver gets the sender's messages first from
+the old stream, to its end, and then from the new one: FIFO across views. The first frame of a stream names the
+streams before it that may not be complete (`BEGIN`), the last frame says that it is the last (`END`); both travel
+as messages of a group that no topic has.
 
-Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole is reported.
+Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
+is reported.
 """
 
 import msgspec
@@ -13,7 +15,7 @@ from vivum.core.ids import GroupId, Member, RegionId, ViewNumber
 from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported
-from vivum.protocols.qsm.incoming import IncomingStream
+from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.wire.codec import GROUP_MAX, Frame
 from vivum.wire.fragments import Joiner
 
@@ -49,17 +51,17 @@ class Chain:
 
     def __init__(self, sender: Member, joiner: Joiner, counters: Counters) -> None:
         self.sender = sender
-        self.streams: list[IncomingStream] = []
+        self.streams: list[StreamReceiver] = []
         self._expected: dict[int, int] = {}
         self._joiner = joiner
         self._counters = counters
 
-    def add(self, stream: IncomingStream) -> None:
+    def add(self, stream: StreamReceiver) -> None:
         """Take a stream in, at the place of its view."""
         self.streams.append(stream)
         self.streams.sort(key=lambda each: each.view)
 
-    def remove(self, stream: IncomingStream, output: Output) -> None:
+    def remove(self, stream: StreamReceiver, output: Output) -> None:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
         if stream not in self.streams:
             return
@@ -81,7 +83,7 @@ class Chain:
             # Delivered to its end. The region view keeps it for others; here the next one goes on.
             self.streams.pop(0)
 
-    def _deliver_from(self, stream: IncomingStream, output: Output) -> None:
+    def _deliver_from(self, stream: StreamReceiver, output: Output) -> None:
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered
@@ -93,7 +95,7 @@ class Chain:
                 self._deliver(frame, stream, output)
         stream.delivered = max(number, stream.delivered)
 
-    def _deliver(self, frame: Frame, stream: IncomingStream, output: Output) -> None:
+    def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
         sent_ns, view = frame.sent_ns, stream.view
         for group, first, flags, payloads in frame.messages():
             if group == MARKS:

@@ -1,4 +1,5 @@
-"""The sender's side of one group: numbers messages, and tells when they are stable in every region that they were sent to.
+"""The sender's side of one group: numbers messages, and tells when they are stable in every region that they were
+sent to.
 
 A message belongs to the views in which it was accepted: to the streams of that moment, whatever comes later.
 
@@ -9,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId
-from vivum.protocols.qsm.outgoing import OutgoingStream
+from vivum.protocols.qsm.outgoing import RegionSender
 
 
 class _Segment:
@@ -17,7 +18,7 @@ class _Segment:
 
     __slots__ = ("stop", "streams")
 
-    def __init__(self, streams: tuple[OutgoingStream, ...], stop: int) -> None:
+    def __init__(self, streams: tuple[RegionSender, ...], stop: int) -> None:
         self.streams = streams
         self.stop = stop
 
@@ -33,7 +34,7 @@ class Feed:
         self.stable = 0
         self._segments: deque[_Segment] = deque()
 
-    def send(self, payloads: Sequence[bytes], streams: tuple[OutgoingStream, ...]) -> int:
+    def send(self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
         """Number messages and put them into their streams; return the number of the first."""
         first = self.next_message
         self.next_message += len(payloads)
@@ -59,7 +60,7 @@ class Feed:
             self._segments.popleft()
         return before, self.stable
 
-    def forsake(self, stream: OutgoingStream) -> None:
+    def forsake(self, stream: RegionSender) -> None:
         """Wait no longer for a stream that was given up; what was lost with it has been reported."""
         for segment in self._segments:
             segment.streams = tuple(each for each in segment.streams if each is not stream)

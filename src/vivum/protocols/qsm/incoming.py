@@ -1,10 +1,10 @@
 """One sender's stream into one region view, at one receiver: what came, what is missing, what is cached.
 
-Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2). Messages are made
-by the chain that the stream belongs to.
+Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2).
+Messages are made by the chain that the stream belongs to.
 
-Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that this node holds for
-others; `delivered <= window.prefix`.
+Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
+this node holds for others; `delivered <= window.prefix`.
 """
 
 from vivum.core.ids import Member, RegionId, ViewNumber
@@ -16,7 +16,7 @@ from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
 
 
-class IncomingStream:
+class StreamReceiver:
     """What this node has of one stream."""
 
     __slots__ = (
@@ -120,9 +120,11 @@ class IncomingStream:
         self.closed = self.closed or closed
         self.stable = max(self.stable, stable)
         if floor > self._cache_floor:
-            for number in range(self._cache_floor, floor) if len(self.cache) > floor - self._cache_floor else [
-                number for number in self.cache if number < floor
-            ]:
+            for number in (
+                range(self._cache_floor, floor)
+                if len(self.cache) > floor - self._cache_floor
+                else [number for number in self.cache if number < floor]
+            ):
                 self.cache.pop(number, None)
             self._cache_floor = floor
 

@@ -1,7 +1,8 @@
 """QSM as one machine: the node's place in the domain, its region views, its streams out and in.
 
-Design note: `docs/design/qsm.md`. The machine routes: frames to the region view in their header, messages to the streams of their group's
-regions, view changes to everybody. What is due is noted, and made in `take_output` from the state of that moment.
+Design note: `docs/design/qsm.md`. The machine routes: frames to the region view in their header, messages to the
+streams of their group's regions, view changes to everybody. What is due is noted, and made in `take_output` from
+the state of that moment.
 """
 
 from collections import deque
@@ -38,8 +39,8 @@ from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.feeds import Feed
-from vivum.protocols.qsm.incoming import IncomingStream
-from vivum.protocols.qsm.outgoing import OutgoingStream
+from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, FrameBuilder, resend
@@ -78,7 +79,7 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        self.outgoing: dict[ViewKey, OutgoingStream] = {}
+        self.outgoing: dict[ViewKey, RegionSender] = {}
         self._gate = gate
         self._now_ns = 0
         self._started = False
@@ -144,7 +145,7 @@ class QsmMachine:
         if not streams:
             self._confirm(feed)
 
-    def _streams_for(self, command: SendMessages) -> tuple[OutgoingStream, ...]:
+    def _streams_for(self, command: SendMessages) -> tuple[RegionSender, ...]:
         """Find the streams that a message must go into, and that they take it."""
         group = command.group
         largest = max(map(len, command.payloads), default=0)
@@ -168,13 +169,13 @@ class QsmMachine:
                 streams.append(stream)
         return tuple(streams)
 
-    def _stream_to(self, config: RegionConfig, me: Member) -> OutgoingStream:
+    def _stream_to(self, config: RegionConfig, me: Member) -> RegionSender:
         key = (config.region, config.view)
         stream = self.outgoing.get(key)
         if stream is None:
             others = [member.node for member in config.members if member.node != me.node]
             destinations = choose_destinations(others, config.channel, self.client.endpoints, self.settings.multicast)
-            stream = self.outgoing[key] = OutgoingStream(config, destinations, self.settings)
+            stream = self.outgoing[key] = RegionSender(config, destinations, self.settings)
             if key in self.regions:
                 self.regions[key].send_by(stream)
         return stream
@@ -262,7 +263,7 @@ class QsmMachine:
     def _refuse(self, source: Endpoint, frame: Frame, cause: str) -> None:
         self._gate.refuse_state(self._now_ns, source, frame, cause)
 
-    def _on_report(self, stream: OutgoingStream, report: RegionReport) -> None:
+    def _on_report(self, stream: RegionSender, report: RegionReport) -> None:
         changed = stream.on_report(report.stable, report.floor)
         for group in changed:
             self._confirm(self._feeds[group])
@@ -303,7 +304,7 @@ class QsmMachine:
                 if config is not None:
                     affected.update(RangeSet.from_bounds(config.groups))
             if old is not None:
-                self._replace(old, new)
+                self._replace(old)
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
@@ -313,16 +314,14 @@ class QsmMachine:
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
-        region = RegionMember(
-            config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns
-        )
+        region = RegionMember(config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns)
         if not any(each.config.channel == config.channel for each in self.regions.values()):
             self._output.events.append(ChannelOpened(config.channel))
         self.regions[key] = region
         if key in self.outgoing:
             region.send_by(self.outgoing[key])
 
-    def _replace(self, old: RegionConfig, new: RegionConfig | None) -> None:
+    def _replace(self, old: RegionConfig) -> None:
         """A region view is over: nothing new goes into it; what was promised to it is seen through."""
         key = (old.region, old.view)
         stream = self.outgoing.get(key)
@@ -340,7 +339,7 @@ class QsmMachine:
                 if member not in present and member.node not in each.gone:
                     each.forget_node(member.node)
 
-    def _on_new_stream(self, stream: IncomingStream) -> None:
+    def _on_new_stream(self, stream: StreamReceiver) -> None:
         chain = self._chains.get(stream.sender)
         if chain is None:
             chain = self._chains[stream.sender] = Chain(stream.sender, self._joiner, self.counters)
@@ -444,7 +443,7 @@ class QsmMachine:
             elif out.closing and region_here is None and self._is_overdue(out):
                 self._forsake(key, out)
 
-    def _is_overdue(self, stream: OutgoingStream) -> bool:
+    def _is_overdue(self, stream: RegionSender) -> bool:
         stream.closing_since_ns = stream.closing_since_ns or self._now_ns
         return self._now_ns - stream.closing_since_ns >= self.settings.quiesce_ns_max
 
@@ -458,13 +457,14 @@ class QsmMachine:
             self._forsake(key, out)
         for sender, stream in region.streams.items():
             self._chains[sender].remove(stream, self._output)
-            if not self._chains[sender].streams and stream.sender_gone:
+            # Where the last stream of a dead sender goes, all about it goes.
+            if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
                 del self._chains[sender]
                 self._joiner.forget(sender)
         if not any(each.config.channel == region.config.channel for each in self.regions.values()):
             self._output.events.append(ChannelClosed(region.config.channel))
 
-    def _forsake(self, key: ViewKey, stream: OutgoingStream) -> None:
+    def _forsake(self, key: ViewKey, stream: RegionSender) -> None:
         """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
         del self.outgoing[key]
         for group, (_, stop, stable) in stream.put.items():
@@ -542,7 +542,7 @@ class QsmMachine:
             stream = self.outgoing.get(key)
             if stream is None or not stream.can_seal:
                 continue
-            before: Sequence[OutgoingStream] = ()
+            before: Sequence[RegionSender] = ()
             if stream.next_frame == 0:
                 before = [each for each in self.outgoing.values() if each.config.view < key[1] and not each.is_done]
             sequence = stream.pack(builder, before)

@@ -1,10 +1,11 @@
 """The sender's side of one stream: everything that this node sends into one region view, whatever the group.
 
 Feeds register by putting messages into the outbox of their group; the stream pulls from the outboxes in turn when
-the window and the network have room, and packs messages of many groups into one frame (seed 004, section 4, Figures 9 and 10).
+the window and the network have room, and packs messages of many groups into one frame (seed 004, section 4, Figures
+9 and 10).
 
-Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below `confirmed` every member
-has them, those included that slept or lagged, and the application is told.
+Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below
+`confirmed` every member has them, those included that slept or lagged, and the application is told.
 
 Invariants: `confirmed <= first <= next_frame`; exactly the frames `first <= n < next_frame` are kept for everybody.
 """
@@ -14,19 +15,17 @@ from collections.abc import Callable, Sequence
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import END, MARKS, begin_mark
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.membership.region_config import RegionConfig
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.fragments import Outbox
 
 
-class OutgoingStream:
+class RegionSender:
     """What this node sends into one region view."""
 
-    def __init__(
-        self, config: RegionConfig, destinations: Sequence[Endpoint | Channel], settings: QsmSettings
-    ) -> None:
+    def __init__(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel], settings: QsmSettings) -> None:
         self.config = config
         self.destinations = destinations
         self.first = 0
@@ -81,7 +80,7 @@ class OutgoingStream:
             return False
         return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
 
-    def pack(self, builder: FrameBuilder, before: Sequence["OutgoingStream"]) -> int:
+    def pack(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> int:
         """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]

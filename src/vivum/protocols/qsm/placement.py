@@ -1,10 +1,12 @@
 """Who is where: the rings of a region, and which nodes cache which frame. Pure functions of a region view.
 
-All members compute the same from the same view, so nothing about it has to be sent (seed 004, section 3 and Figure 5).
+All members compute the same from the same view, so nothing about it has to be sent (seed 004, section 3 and Figure
+5).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vivum.core.ids import NodeId
 
@@ -66,4 +68,4 @@ def _split(slots: list[tuple[NodeId, ...]], size_max: int) -> list[list[tuple[No
     """Cut into the fewest parts of at most this size, as even as possible."""
     count = -(-len(slots) // size_max)
     bounds = [len(slots) * part // count for part in range(count + 1)]
-    return [slots[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [slots[start:stop] for start, stop in pairwise(bounds)]

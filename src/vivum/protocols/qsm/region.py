@@ -1,8 +1,8 @@
 """This node as a member of one region view: its streams, its rings, and what tokens say and learn here.
 
-One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node speaks for itself; above, a
-leader speaks for the ring below it, with the result of that ring's last round. The leader of the top ring decides for the region: what is stable, what caches may
-forget, what the sender must send again.
+One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node speaks for itself;
+above, a leader speaks for the ring below it, with the result of that ring's last round. The leader of the top ring
+decides for the region: what is stable, what caches may forget, what the sender must send again.
 
 Invariants: `stable` and `floor` of a stream never go back; `floor <= stable`.
 """
@@ -17,8 +17,8 @@ from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.aggregate import merge, partitions_below, split_by_partition, without
-from vivum.protocols.qsm.incoming import IncomingStream
-from vivum.protocols.qsm.outgoing import OutgoingStream
+from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
@@ -54,12 +54,12 @@ class RegionMember:
         settings: QsmSettings,
         limits: Limits,
         counters: Counters,
-        on_new_stream: Callable[[IncomingStream], None],
+        on_new_stream: Callable[[StreamReceiver], None],
         now_ns: int,
     ) -> None:
         self.config = config
-        self.streams: dict[Member, IncomingStream] = {}
-        self.own: OutgoingStream | None = None
+        self.streams: dict[Member, StreamReceiver] = {}
+        self.own: RegionSender | None = None
         self.gone: set[NodeId] = set()
         self.replaced_ns: int | None = None
         self.repairs: list[tuple[NodeId, bytes | Frame]] = []
@@ -90,17 +90,17 @@ class RegionMember:
 
     # Streams.
 
-    def send_by(self, own: OutgoingStream) -> None:
+    def send_by(self, own: RegionSender) -> None:
         """This node sends into the region too: it is one of the holders of its own frames."""
         self.own = own
         placement, position, holders = self.placement, self._position, self._settings.cache_holders
         own.holds = lambda frame: placement.holds(*position, frame, holders)
 
-    def stream_of(self, sender: Member, now_ns: int) -> IncomingStream | None:
+    def stream_of(self, sender: Member, now_ns: int) -> StreamReceiver | None:
         """Find or open the stream of a sender; None for ourselves and when there are too many."""
         stream = self.streams.get(sender)
         if stream is None and sender != self._me and len(self.streams) < self._settings.streams_max:
-            stream = IncomingStream(
+            stream = StreamReceiver(
                 sender,
                 self.config.region,
                 self.config.view,
@@ -114,7 +114,7 @@ class RegionMember:
             self._on_new_stream(stream)
         return stream
 
-    def on_data(self, now_ns: int, sender: Member, frame: Frame) -> IncomingStream | None:
+    def on_data(self, now_ns: int, sender: Member, frame: Frame) -> StreamReceiver | None:
         """Take a data frame; return its stream if the frame is new."""
         stream = self.stream_of(sender, now_ns)
         if stream is None or not stream.on_data(frame):
@@ -227,9 +227,7 @@ class RegionMember:
         requests += self._own_requests(now_ns, token.requests) if level == 0 else self._upward[level - 1]
         if level:
             self._upward[level - 1] = []
-        return msgspec.structs.replace(
-            token, streams=tuple(records.values()), requests=tuple(requests[:REQUESTS_MAX])
-        )
+        return msgspec.structs.replace(token, streams=tuple(records.values()), requests=tuple(requests[:REQUESTS_MAX]))
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
@@ -249,9 +247,7 @@ class RegionMember:
             return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix)
         return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY)
 
-    def _results_of(
-        self, level: int, records: dict[tuple[int, int], StreamRecord]
-    ) -> Iterable[StreamRecord]:
+    def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
         """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
         results = self._results[level]
         for sender in {*results, *(Member(NodeId(node), Incarnation(life)) for node, life in records)}:
@@ -348,7 +344,7 @@ class RegionMember:
         del self._upward[level][REQUESTS_MAX:]
 
     def _note_absent(self, level: int) -> None:
-        """Remember, for each member that was passed over, the floor when it was last heard: from there on it may ask."""
+        """Remember, for each member that was passed over, the floor at that time: from there on it may ask."""
         absent, skipped = self._absent[level], self.rings[level].skipped
         for node in [node for node in absent if node not in skipped]:
             del absent[node]
@@ -373,7 +369,9 @@ class RegionMember:
                 reached, behind = record.runner_up, min(behind, record.prefix)
             verdict.stable = max(verdict.stable, min(reached, record.stop))
         floor = min(verdict.stable, behind)
-        verdict.floor = max(verdict.floor, min(verdict.stable, max(floor, record.stop - self._settings.cache_frames_max)))
+        # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
+        floor = min(verdict.stable, max(floor, record.stop - self._settings.cache_frames_max))
+        verdict.floor = max(verdict.floor, floor)
         self._apply(now_ns, sender, record, verdict)
 
     def _is_held_up(self, now_ns: int, verdict: _Verdict, record: StreamRecord) -> bool:
@@ -417,4 +415,3 @@ class RegionMember:
                     if now_ns - since_ns >= patience_ns and node in self._lives and node not in self.gone:
                         found.append((self._lives[node], now_ns - since_ns))
         return found
-

@@ -1,9 +1,9 @@
 """One token ring as seen by one node: who leads, when a round starts, how the token passes a sleeping member.
 
-What a token says is the business of the region (`RingHost`); this part only moves it. A token is passed with a receipt: who
-does not confirm it in time is passed over (`skipped`) and gets a courtesy copy in later rounds, so that it can say that it is
-awake. The leader starts rounds, one at a time. If it falls silent, the one who cannot pass the token to it, or the first
-member that misses the token for too long, leads on with a higher term.
+What a token says is the business of the region (`RingHost`); this part only moves it. A token is passed with a
+receipt: who does not confirm it in time is passed over (`skipped`) and gets a courtesy copy in later rounds, so
+that it can say that it is awake. The leader starts rounds, one at a time. If it falls silent, the one who cannot
+pass the token to it, or the first member that misses the token for too long, leads on with a higher term.
 
 Invariants: a node handles each (term, round) once; only the leader of the highest term that it knows starts rounds.
 """
@@ -192,9 +192,9 @@ class Ring:
         if self._passed is not None and now_ns >= self._passed.deadline_ns:
             self._try_again(now_ns)
         if self.is_leader:
-            if self._start_ns is not None and now_ns >= self._start_ns:
-                self._start_round(now_ns)
-            elif self._under_way and now_ns >= self._started_ns + self._round_timeout_ns():
+            is_due = self._start_ns is not None and now_ns >= self._start_ns
+            is_lost = self._under_way and now_ns >= self._started_ns + self._round_timeout_ns()
+            if is_due or is_lost:
                 self._start_round(now_ns)
         elif now_ns >= self._watch_ns():
             self._seen_ns = now_ns

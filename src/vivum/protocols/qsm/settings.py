@@ -146,7 +146,7 @@ class QsmSettings:
         2 * SECOND,
         unit="ns",
         why="Longer than any repair takes while a copy is left somewhere.",
-        effect="A frame that its sender has forgotten, or whose sender is gone, is skipped after this time and reported.",
+        effect="After this time without a frame that nobody must have any more, the node starts over, or skips it.",
     )
     heartbeat_ns_min: int = setting(
         20 * MILLISECOND,
