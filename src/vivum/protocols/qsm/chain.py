@@ -65,12 +65,10 @@ class Chain:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
         if stream not in self.streams:
             return
-        while stream.held and self.streams[0] is stream:
-            if stream.delivered not in stream.held:
-                stream.delivered = min(stream.held)
+        if self.streams[0] is stream:
+            stream.window.skip_to(stream.window.stop)
             self._deliver_from(stream, output)
-        if stream in self.streams:
-            self.streams.remove(stream)
+        self.streams.remove(stream)
         self.deliver(output)
 
     def deliver(self, output: Output) -> None:

@@ -25,10 +25,14 @@ class StreamReceiver:
         "_counters",
         "_expected",
         "_expected_until_ns",
+        "_highest",
         "_placement",
         "_position",
+        "_rumour_ns",
+        "_rumour_stop",
+        "_rumour_stop_before",
+        "_seen_at_token",
         "_settings",
-        "_stop_at_token",
         "_stuck_at",
         "_stuck_since_ns",
         "cache",
@@ -70,7 +74,13 @@ class StreamReceiver:
         self._position = position
         self._settings = settings
         self._counters = counters
-        self._stop_at_token = 0
+        # One past the highest frame that came; at the last token.
+        self._highest = 0
+        self._seen_at_token = 0
+        # How far the stream is by hearsay, now and some time ago.
+        self._rumour_stop = 0
+        self._rumour_stop_before = 0
+        self._rumour_ns = now_ns
         self._asked = RangeSet()
         self._expected = RangeSet()
         self._expected_until_ns = 0
@@ -109,6 +119,8 @@ class StreamReceiver:
             return False
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
+        if sequence >= self._highest:
+            self._highest = sequence + 1
         self.held[sequence] = frame
         if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
             self.cache[sequence] = frame
@@ -133,8 +145,9 @@ class StreamReceiver:
     def request(self, now_ns: int, left: RangeSet, ranges_max: int) -> RangeSet:
         """Tell what to ask for in a passing token, in which `left` of our last request was not served.
 
-        Only what was known to exist a whole round ago: younger frames may be on their way. What somebody
-        took out of the request is on its way too, for a while.
+        A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
+        way, or wait in our own socket: it is asked for later. What somebody took out of the request is on its
+        way too, for a while.
         """
         served = self._asked.copy()
         served.difference_update(left)
@@ -146,9 +159,12 @@ class StreamReceiver:
         elif now_ns >= self._expected_until_ns:
             self._expected.clear()
         wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
-        wanted.discard_range(self._stop_at_token, 1 << 64)
+        wanted.discard_range(max(self._seen_at_token, self._rumour_stop_before), 1 << 64)
         wanted.difference_update(self._expected)
-        self._stop_at_token = self.window.stop
+        self._seen_at_token = self._highest
+        if now_ns - self._rumour_ns >= self._settings.rumour_ns:
+            self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
+            self._rumour_ns = now_ns
         self._asked = wanted.lowest(ranges_max)
         return self._asked
 

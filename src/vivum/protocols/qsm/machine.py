@@ -93,6 +93,8 @@ class QsmMachine:
         self._repairs: list[Datagram] = []
         self._progress: dict[ViewKey, None] = {}
         self._ready: dict[ViewKey, None] = {}
+        # Streams that wait for their rate, and until when.
+        self._paced: dict[ViewKey, int] = {}
         self._joined: RangeSet = RangeSet()
         self._pending_high = 0
 
@@ -272,6 +274,7 @@ class QsmMachine:
             again = resend(data)
             self._repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
         self.counters.repairs_sent += len(frames)
+        stream.pacer.set_rate(report.rate)
         if stream.can_seal:
             self._ready[stream.config.region, stream.config.view] = None
 
@@ -338,6 +341,8 @@ class QsmMachine:
             for member in each.config.members:
                 if member not in present and member.node not in each.gone:
                     each.forget_node(member.node)
+            for sender, stream_in in each.streams.items():
+                stream_in.sender_gone = sender not in present
 
     def _on_new_stream(self, stream: StreamReceiver) -> None:
         chain = self._chains.get(stream.sender)
@@ -379,6 +384,7 @@ class QsmMachine:
         self._chains.clear()
         self._early.clear()
         self._ready.clear()
+        self._paced.clear()
         self._progress.clear()
         self._joined = RangeSet()
 
@@ -393,6 +399,7 @@ class QsmMachine:
         times = [self.client.next_deadline_ns(), self._housekeeping_ns]
         times += [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
         times += [stream.heartbeat_at_ns for stream in self.outgoing.values()]
+        times += self._paced.values()
         return min((each for each in times if each is not None), default=None)
 
     def on_timer(self, now_ns: int) -> None:
@@ -404,6 +411,9 @@ class QsmMachine:
             for ring in region.rings:
                 if ring.next_deadline_ns() <= now_ns:
                     ring.on_timer(now_ns)
+        for key in [key for key, ready_ns in self._paced.items() if ready_ns <= now_ns]:
+            del self._paced[key]
+            self._ready[key] = None
         for key, stream in self.outgoing.items():
             if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
                 self._progress[key] = None
@@ -542,6 +552,11 @@ class QsmMachine:
             stream = self.outgoing.get(key)
             if stream is None or not stream.can_seal:
                 continue
+            ready_ns = stream.pacer.ready_ns(self._now_ns)
+            if ready_ns > self._now_ns:
+                self._paced[key] = ready_ns
+                continue
+            stream.pacer.on_sent()
             before: Sequence[RegionSender] = ()
             if stream.next_frame == 0:
                 before = [each for each in self.outgoing.values() if each.config.view < key[1] and not each.is_done]

@@ -17,6 +17,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.fragments import Outbox
@@ -41,6 +42,7 @@ class RegionSender:
         # Which released frames this node, as a member of the region, still holds for those who lag; and these frames.
         self.holds: Callable[[int], bool] | None = None
         self.cache: dict[int, bytes] = {}
+        self.pacer = Pacer(settings)
         self._settings = settings
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()

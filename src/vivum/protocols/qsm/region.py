@@ -20,9 +20,11 @@ from vivum.protocols.qsm.aggregate import merge, partitions_below, split_by_part
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
+from vivum.protocols.qsm.rate import RateEstimate, lowest
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame
+from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
 REQUESTS_MAX = 256
@@ -82,11 +84,16 @@ class RegionMember:
         self._upward: list[list[RepairRequest]] = [[] for _ in plans]
         self._downward: list[list[RepairRequest]] = [[] for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
-        self._frames_seen = 0
-        self._rate_since_ns = now_ns
         self._interval_ns = settings.token_busy_ns_max
         self._urgent = False
+        self._last_result: tuple[object, ...] = ()
+        self._rounds_alike = 0
         self._asking: set[Member] = set()
+        self._rate = RateEstimate(settings, now_ns)
+        self._rates = [0 for _ in plans]
+        self._stops: dict[Member, int] = {}
+        self._active = 1
+        self._active_since_ns = now_ns
 
     # Streams.
 
@@ -119,7 +126,7 @@ class RegionMember:
         stream = self.stream_of(sender, now_ns)
         if stream is None or not stream.on_data(frame):
             return None
-        self._frames_seen += 1
+        self._rate.on_frame(frame.kind == Kind.RESENT)
         if self.rings[0].leader == self._me.node:
             self.rings[0].hurry(now_ns)
         return stream
@@ -148,17 +155,19 @@ class RegionMember:
         )
 
     def interval_ns(self) -> int:
-        """Tell how long to wait between rounds: an eighth of a window at the present rate; less for repairs."""
-        return self._settings.token_busy_ns_min if self._urgent else self._interval_ns
+        """Tell how long to wait between rounds: not at all while repairs are asked for or windows fill."""
+        base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
+        # Rounds in which nothing changes come less and less often: somebody is asleep or cut off.
+        return min(base_ns << min(self._rounds_alike, 8), 4 * self._settings.token_busy_ns_max)
 
-    def _measure(self, now_ns: int) -> None:
-        elapsed_ns = now_ns - self._rate_since_ns
-        if elapsed_ns >= self._settings.token_busy_ns_max:
-            settings = self._settings
-            wanted_ns = settings.window_frames * elapsed_ns // (8 * max(1, self._frames_seen))
-            self._interval_ns = min(max(wanted_ns, settings.token_busy_ns_min), settings.token_busy_ns_max)
-            self._frames_seen = 0
-            self._rate_since_ns = now_ns
+    def _measure(self) -> None:
+        """See how much of any window is in use: a token is needed before it is full, not on every frame."""
+        unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
+        if self.own is not None:
+            unstable = max(unstable, self.own.next_frame - self.own.first)
+        settings = self._settings
+        is_filling = unstable >= settings.window_frames // 8
+        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
 
     # Rings.
 
@@ -171,17 +180,14 @@ class RegionMember:
         return self.rings[level].leader
 
     def forget_node(self, node: NodeId) -> None:
-        """A member was dropped from the domain: rings go on without it, and its streams end where they are."""
+        """A member was dropped from the domain: rings go on without it."""
         self.gone.add(node)
-        life = self._lives.get(node)
-        if life is not None and life in self.streams:
-            self.streams[life].sender_gone = True
         for absent in self._absent:
             absent.pop(node, None)
 
     def begin(self, now_ns: int, level: int) -> Token:
         """Make the token of a round that this node leads."""
-        self._measure(now_ns)
+        self._measure()
         down, self._downward[level] = self._downward[level], []
         token = msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down))
         return self._add(now_ns, token)
@@ -227,7 +233,13 @@ class RegionMember:
         requests += self._own_requests(now_ns, token.requests) if level == 0 else self._upward[level - 1]
         if level:
             self._upward[level - 1] = []
-        return msgspec.structs.replace(token, streams=tuple(records.values()), requests=tuple(requests[:REQUESTS_MAX]))
+        rate = self._rate.update(now_ns) if level == 0 else self._rates[level - 1]
+        return msgspec.structs.replace(
+            token,
+            rate=lowest(token.rate, rate),
+            streams=tuple(records.values()),
+            requests=tuple(requests[:REQUESTS_MAX]),
+        )
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
@@ -319,6 +331,11 @@ class RegionMember:
         self._note_absent(level)
         records = [self._with_absent(level, record) for record in token.streams]
         self._urgent = bool(token.requests)
+        self._rates[level] = token.rate
+        if level == 0:
+            result = (token.streams, token.skipped)
+            self._rounds_alike = self._rounds_alike + 1 if result == self._last_result else 0
+            self._last_result = result
         if level + 1 < len(self.rings):
             self._results[level] = {
                 Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
@@ -329,7 +346,17 @@ class RegionMember:
             return
         for record in records:
             self._decide(now_ns, record)
+        self._count_active(now_ns, token)
         self._report(token)
+
+    def _count_active(self, now_ns: int, token: Token) -> None:
+        """Count the senders that share the rate: those whose streams have grown lately."""
+        if now_ns - self._active_since_ns < self._settings.rate_period_ns:
+            return
+        self._active_since_ns = now_ns
+        stops = {Member(NodeId(each.sender), Incarnation(each.incarnation)): each.stop for each in token.streams}
+        self._active = max(1, sum(stop > self._stops.get(sender, 0) for sender, stop in stops.items()))
+        self._stops = stops
 
     def _send_up(self, level: int, requests: Iterable[RepairRequest]) -> None:
         for request in requests:
@@ -393,13 +420,18 @@ class RegionMember:
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdicts[sender]
+            stream = self.streams.get(sender)
+            if stream is not None and stream.sender_gone:
+                continue
             lacks = missing.get(sender, RangeSet())
             lacks.discard_range(0, verdict.stable)
             now = (verdict.stable, verdict.floor)
             if now != verdict.reported or lacks or verdict.floor < record.stop or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
-                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, 0)))
+                self.reports.append(
+                    (sender, RegionReport(sender.incarnation, *now, bounds, token.rate // self._active))
+                )
         self._asking.clear()
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:

@@ -47,9 +47,9 @@ class QsmSettings:
         effect="A member further behind than this is told that it lost messages. More takes memory at the caches.",
     )
     window_frames: int = setting(
-        1024,
+        384,
         unit="frames",
-        why="Some 100 ms at the full rate of a 100 Mb/s link, several token rounds.",
+        why="Some 50 ms at the full rate of a 100 Mb/s link; half a megabyte, which every receiver can buffer.",
         effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
     )
     pending_bytes_max: int = setting(
@@ -130,6 +130,12 @@ class QsmSettings:
         why="A repair that was promised comes well within this time.",
         effect="Less asks again in vain more often.",
     )
+    rumour_ns: int = setting(
+        10 * MILLISECOND,
+        unit="ns",
+        why="How long a frame may wait in queues and sockets on its way.",
+        effect="Less asks sooner for the last frames of a burst, and more often in vain.",
+    )
     repairs_per_token_max: int = setting(
         64,
         unit="frames",
@@ -147,6 +153,18 @@ class QsmSettings:
         unit="ns",
         why="Longer than any repair takes while a copy is left somewhere.",
         effect="After this time without a frame that nobody must have any more, the node starts over, or skips it.",
+    )
+    rate_period_ns: int = setting(
+        100 * MILLISECOND,
+        unit="ns",
+        why="Several token rounds, so that a change of rate shows its effect before the next.",
+        effect="Less reacts sooner to overload and to noise.",
+    )
+    pacing_slack_ns: int = setting(
+        5 * MILLISECOND,
+        unit="ns",
+        why="What a sender may catch up after it was held up: a few dozen frames at full rate.",
+        effect="More lets bursts through, which overflow queues on the way.",
     )
     heartbeat_ns_min: int = setting(
         20 * MILLISECOND,
