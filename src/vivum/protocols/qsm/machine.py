@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
-from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
+from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import (
     EMPTY_OUTPUT,
@@ -28,9 +28,6 @@ from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, Vie
 from vivum.protocols.commands import (
     JoinGroup,
     LeaveGroup,
-    QueueGrew,
-    SendConfirmed,
-    SendFailed,
     SendMessages,
 )
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
@@ -38,21 +35,18 @@ from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
-from vivum.protocols.qsm.feeds import Feed
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.sending import Sending, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, FrameBuilder, resend
+from vivum.wire.codec import Frame, resend
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
-
-ViewKey = tuple[int, int]
-"""A region view: region and view."""
 
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
@@ -79,24 +73,17 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        self.outgoing: dict[ViewKey, RegionSender] = {}
+        self.sending = Sending(self.settings, self.limits, gate.counters)
         self._gate = gate
         self._now_ns = 0
         self._started = False
-        self._feeds: dict[GroupId, Feed] = {}
         self._chains: dict[Member, Chain] = {}
         self._joiner = Joiner(self.limits, self.counters)
-        self._builder = FrameBuilder(self.settings.frame_bytes_max)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
         self._output = Output()
-        self._repairs: list[Datagram] = []
-        self._progress: dict[ViewKey, None] = {}
-        self._ready: dict[ViewKey, None] = {}
-        # Streams that wait for their rate, and until when.
-        self._paced: dict[ViewKey, int] = {}
+        self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
-        self._pending_high = 0
 
     @property
     def member(self) -> Member | None:
@@ -125,68 +112,42 @@ class QsmMachine:
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
         try:
-            streams = self._streams_for(command)
+            first = self.sending.accept(group, payloads, self._streams_for(group, payloads))
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
+        self.counters.messages_accepted += len(payloads)
         me = self.member
         assert me is not None
-        feed = self._feeds.get(group)
-        if feed is None:
-            feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams)
-        self.counters.messages_accepted += len(payloads)
-        for stream in streams:
-            self._ready[stream.config.region, stream.config.view] = None
-            self._measure_pending(stream.pending_bytes(group))
         view = ViewNumber(self.client.group_view(group))
         if self.trace is not None:
             for index, payload in enumerate(payloads):
                 self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
         self._output.deliveries.append(Delivery(group, me, first, payloads, view, self._now_ns))
-        if not streams:
-            self._confirm(feed)
 
-    def _streams_for(self, command: SendMessages) -> tuple[RegionSender, ...]:
-        """Find the streams that a message must go into, and that they take it."""
-        group = command.group
-        largest = max(map(len, command.payloads), default=0)
+    def _streams_for(self, group: GroupId, payloads: Sequence[bytes]) -> tuple[RegionSender, ...]:
+        """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
+        largest = max(map(len, payloads), default=0)
         if largest > self.limits.message_bytes_max:
             raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
-        if group not in self._joined:
-            raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         me = self.member
-        assert me is not None
+        if me is None or group not in self._joined:
+            raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         streams = []
-        size = sum(map(len, command.payloads))
         for config in self.client.regions_of(group):
             if any(member != me for member in config.members):
-                stream = self._stream_to(config, me)
-                waiting = stream.pending_bytes(group)
-                if waiting and waiting + size > self.settings.pending_bytes_max:
-                    raise NotNowError(
-                        f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
-                        f"pending_bytes_max={self.settings.pending_bytes_max}: wait until some are sent"
-                    )
-                streams.append(stream)
+                stream = self.sending.streams.get((config.region, config.view))
+                streams.append(stream or self._open_stream(config, me))
         return tuple(streams)
 
-    def _stream_to(self, config: RegionConfig, me: Member) -> RegionSender:
-        key = (config.region, config.view)
-        stream = self.outgoing.get(key)
-        if stream is None:
-            others = [member.node for member in config.members if member.node != me.node]
-            destinations = choose_destinations(others, config.channel, self.client.endpoints, self.settings.multicast)
-            stream = self.outgoing[key] = RegionSender(config, destinations, self.settings)
-            if key in self.regions:
-                self.regions[key].send_by(stream)
+    def _open_stream(self, config: RegionConfig, me: Member) -> RegionSender:
+        others = [member.node for member in config.members if member.node != me.node]
+        endpoints = self.client.endpoints
+        destinations = choose_destinations(others, config.channel, endpoints, self.settings.multicast)
+        stream = self.sending.open(config, destinations)
+        if stream.key in self.regions:
+            self.regions[stream.key].send_by(stream)
         return stream
-
-    def _measure_pending(self, waiting: int) -> None:
-        if waiting > self._pending_high:
-            self._pending_high = waiting
-            limit = max(self.settings.pending_bytes_max, self.limits.message_bytes_max)
-            self._output.events.append(QueueGrew("pending", waiting, limit, "bytes"))
 
     # Frames.
 
@@ -232,13 +193,13 @@ class QsmMachine:
             return
         key = (frame.region, frame.view)
         if isinstance(body, RegionReport):
-            stream = self.outgoing.get(key)
+            stream = self.sending.streams.get(key)
             me = self.member
             if stream is None or me is None or body.incarnation != me.incarnation or body.stable > stream.next_frame:
                 self._refuse(source, frame, "reports on a stream that does not exist")
                 return
             self.counters.acks_received += 1
-            self._on_report(stream, body)
+            self.sending.on_report(self._now_ns, stream, body)
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
@@ -264,25 +225,6 @@ class QsmMachine:
 
     def _refuse(self, source: Endpoint, frame: Frame, cause: str) -> None:
         self._gate.refuse_state(self._now_ns, source, frame, cause)
-
-    def _on_report(self, stream: RegionSender, report: RegionReport) -> None:
-        changed = stream.on_report(report.stable, report.floor)
-        for group in changed:
-            self._confirm(self._feeds[group])
-        frames = stream.resend(report.missing, self._now_ns, self.settings.repairs_per_token_max)
-        for data in frames:
-            again = resend(data)
-            self._repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
-        self.counters.repairs_sent += len(frames)
-        stream.pacer.set_rate(report.rate)
-        if stream.can_seal:
-            self._ready[stream.config.region, stream.config.view] = None
-
-    def _confirm(self, feed: Feed) -> None:
-        first, stop = feed.advance()
-        if first < stop:
-            self.counters.messages_stable += stop - first
-            self._output.events.append(SendConfirmed(feed.group, first, stop))
 
     # Views.
 
@@ -321,17 +263,13 @@ class QsmMachine:
         if not any(each.config.channel == config.channel for each in self.regions.values()):
             self._output.events.append(ChannelOpened(config.channel))
         self.regions[key] = region
-        if key in self.outgoing:
-            region.send_by(self.outgoing[key])
+        if key in self.sending.streams:
+            region.send_by(self.sending.streams[key])
 
     def _replace(self, old: RegionConfig) -> None:
         """A region view is over: nothing new goes into it; what was promised to it is seen through."""
         key = (old.region, old.view)
-        stream = self.outgoing.get(key)
-        if stream is not None:
-            stream.close()
-            if stream.can_seal:
-                self._ready[key] = None
+        self.sending.close(key, self._now_ns)
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
@@ -371,35 +309,23 @@ class QsmMachine:
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
-        for feed in self._feeds.values():
-            if feed.stable < feed.next_message:
-                self._fail(feed.group, feed.stable, feed.next_message, "this node was dropped from the domain")
+        self.sending.lose_everything()
         for region in self.regions.values():
             self._output.events.append(ChannelClosed(region.config.channel))
         self.regions.clear()
-        self.outgoing.clear()
-        self._feeds.clear()
         for sender in self._chains:
             self._joiner.forget(sender)
         self._chains.clear()
         self._early.clear()
-        self._ready.clear()
-        self._paced.clear()
         self._progress.clear()
         self._joined = RangeSet()
-
-    def _fail(self, group: GroupId, first: int, stop: int, cause: str) -> None:
-        self.counters.messages_failed += stop - first
-        self._output.events.append(SendFailed(group, first, stop, None, cause))
 
     # Time.
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
-        times = [self.client.next_deadline_ns(), self._housekeeping_ns]
+        times = [self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns]
         times += [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
-        times += [stream.heartbeat_at_ns for stream in self.outgoing.values()]
-        times += self._paced.values()
         return min((each for each in times if each is not None), default=None)
 
     def on_timer(self, now_ns: int) -> None:
@@ -411,13 +337,7 @@ class QsmMachine:
             for ring in region.rings:
                 if ring.next_deadline_ns() <= now_ns:
                     ring.on_timer(now_ns)
-        for key in [key for key, ready_ns in self._paced.items() if ready_ns <= now_ns]:
-            del self._paced[key]
-            self._ready[key] = None
-        for key, stream in self.outgoing.items():
-            if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
-                self._progress[key] = None
-                stream.on_heartbeat_due(now_ns)
+        self._progress += self.sending.on_timer(now_ns)
         if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
@@ -446,25 +366,15 @@ class QsmMachine:
                     self.client.report_failure(now_ns, member, silent_ns)
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
-        for key, out in list(self.outgoing.items()):
-            region_here = self.regions.get(key)
-            if out.closing and out.is_done and region_here is None:
-                del self.outgoing[key]
-            elif out.closing and region_here is None and self._is_overdue(out):
-                self._forsake(key, out)
-
-    def _is_overdue(self, stream: RegionSender) -> bool:
-        stream.closing_since_ns = stream.closing_since_ns or self._now_ns
-        return self._now_ns - stream.closing_since_ns >= self.settings.quiesce_ns_max
+        self.sending.retire(now_ns, self.regions.keys())
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
         if age_ns < settings.linger_ns or (not region.is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
-        out = self.outgoing.get(key)
-        if out is not None and not out.is_done:
-            self._forsake(key, out)
+        if region.own is not None and not region.own.is_done:
+            self.sending.forsake(key)
         for sender, stream in region.streams.items():
             self._chains[sender].remove(stream, self._output)
             # Where the last stream of a dead sender goes, all about it goes.
@@ -474,22 +384,12 @@ class QsmMachine:
         if not any(each.config.channel == region.config.channel for each in self.regions.values()):
             self._output.events.append(ChannelClosed(region.config.channel))
 
-    def _forsake(self, key: ViewKey, stream: RegionSender) -> None:
-        """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
-        del self.outgoing[key]
-        for group, (_, stop, stable) in stream.put.items():
-            if stable < stop:
-                self._fail(group, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
-            feed = self._feeds[group]
-            feed.forsake(stream)
-            self._confirm(feed)
-
     # Output.
 
     @property
     def has_data(self) -> bool:
         """Tell whether a stream could seal a frame now."""
-        return bool(self._ready)
+        return self.sending.has_data
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
         """Make the frames that are due: control first, then repairs, then new data as far as there is room."""
@@ -502,11 +402,14 @@ class QsmMachine:
                 self._make_control(now_ns, me, region, datagrams)
             if self._progress:
                 self._make_progress(me, datagrams)
-            datagrams += self._repairs
-            self._repairs.clear()
-            if self._ready:
-                self._make_data(me, datagrams, room_bytes)
+            datagrams += self.sending.repairs
+            self.sending.repairs.clear()
+            if self.sending.has_data:
+                self.sending.make_data(now_ns, self._gate.domain, me, datagrams, room_bytes)
         output = self._output
+        if self.sending.events:
+            output.events += self.sending.events
+            self.sending.events.clear()
         if not (datagrams or output.deliveries or output.events):
             return EMPTY_OUTPUT
         self._output = Output()
@@ -520,7 +423,7 @@ class QsmMachine:
         for sender, report in region.reports:
             if sender == me:
                 if region.own is not None:
-                    self._on_report(region.own, report)
+                    self.sending.on_report(now_ns, region.own, report)
             elif sender.node in endpoints:
                 self.counters.acks_sent += 1
                 datagrams.append(self._control(me, Kind.ACK, region.config, report, endpoints[sender.node]))
@@ -528,47 +431,17 @@ class QsmMachine:
         for node, frame in region.repairs:
             if node in endpoints:
                 data = frame if isinstance(frame, bytes) else frame.to_bytes()
-                self._repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
+                self.sending.repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
                 self.counters.repairs_sent += 1
         region.repairs.clear()
 
     def _make_progress(self, me: Member, datagrams: list[Datagram]) -> None:
-        for key in self._progress:
-            stream = self.outgoing.get(key)
-            if stream is not None:
-                self.counters.heartbeats_sent += 1
-                body = StreamProgress(stream.next_frame, stream.closed)
-                for where in stream.destinations:
-                    datagrams.append(self._control(me, Kind.HEARTBEAT, stream.config, body, where))
+        for stream in self._progress:
+            self.counters.heartbeats_sent += 1
+            body = StreamProgress(stream.next_frame, stream.closed)
+            for where in stream.destinations:
+                datagrams.append(self._control(me, Kind.HEARTBEAT, stream.config, body, where))
         self._progress.clear()
-
-    def _make_data(self, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
-        """Seal frames, one from each ready stream in turn."""
-        ready, builder = self._ready, self._builder
-        frames_left = self.settings.frames_per_output_max
-        while ready and room_bytes > 0 and frames_left:
-            key = next(iter(ready))
-            del ready[key]
-            stream = self.outgoing.get(key)
-            if stream is None or not stream.can_seal:
-                continue
-            ready_ns = stream.pacer.ready_ns(self._now_ns)
-            if ready_ns > self._now_ns:
-                self._paced[key] = ready_ns
-                continue
-            stream.pacer.on_sent()
-            before: Sequence[RegionSender] = ()
-            if stream.next_frame == 0:
-                before = [each for each in self.outgoing.values() if each.config.view < key[1] and not each.is_done]
-            sequence = stream.pack(builder, before)
-            region, view = RegionId(key[0]), ViewNumber(key[1])
-            data = builder.seal(Kind.DATA, self._gate.domain, *me, region, view, sequence, self._now_ns)
-            stream.sealed(data, self._now_ns)
-            datagrams += [Datagram(where, data) for where in stream.destinations]
-            room_bytes -= len(data) * len(stream.destinations)
-            frames_left -= 1
-            if stream.can_seal:
-                ready[key] = None
 
     def _control(
         self, me: Member, kind: Kind, config: RegionConfig, body: ControlMessage, destination: Endpoint | int

@@ -32,9 +32,9 @@ class RegionSender:
         self.first = 0
         self.confirmed = 0
         self.next_frame = 0
-        self.closing = False
+        self.key = (config.region, config.view)
+        self.closing_since_ns: int | None = None
         self.closed = False
-        self.closing_since_ns = 0
         self.heartbeat_ns = settings.heartbeat_ns_min
         self.heartbeat_at_ns: int | None = None
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
@@ -71,9 +71,14 @@ class RegionSender:
         outbox.put(first, payloads)
         self.put[group][1] = first + len(payloads)
 
-    def close(self) -> None:
+    def close(self, now_ns: int) -> None:
         """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
-        self.closing = True
+        self.closing_since_ns = now_ns
+
+    @property
+    def closing(self) -> bool:
+        """A new view took over."""
+        return self.closing_since_ns is not None
 
     @property
     def can_seal(self) -> bool:

@@ -1,0 +1,199 @@
+"""The way out: feeds of groups, streams into region views, their windows, rates and heartbeats.
+
+Feeds register intent by putting messages into streams; streams are pulled when the network, the window and the rate
+allow (seed 004, section 4). Knows nothing of rings: what a region says of a stream comes as a `RegionReport`.
+
+Invariants: a key in `_ready` has something to seal, or had when it was put there; what was accepted is confirmed or
+reported as failed, once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from vivum.core.errors import NotNowError
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import Datagram, Event, Priority
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.feeds import Feed
+from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import FrameBuilder, resend
+from vivum.wire.kinds import Kind
+from vivum.wire.tokens import RegionReport
+
+ViewKey = tuple[int, int]
+"""A region view: region and view."""
+
+
+class Sending:
+    """All that this node sends."""
+
+    def __init__(self, settings: QsmSettings, limits: Limits, counters: Counters) -> None:
+        self.streams: dict[ViewKey, RegionSender] = {}
+        self.repairs: list[Datagram] = []
+        self.events: list[Event] = []
+        self._settings = settings
+        self._limits = limits
+        self._counters = counters
+        self._builder = FrameBuilder(settings.frame_bytes_max)
+        self._feeds: dict[GroupId, Feed] = {}
+        self._ready: dict[ViewKey, None] = {}
+        # Streams that wait for their rate, and until when.
+        self._paced: dict[ViewKey, int] = {}
+        self._pending_high = 0
+
+    # From the application.
+
+    def open(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel]) -> RegionSender:
+        """Begin a stream into a region view."""
+        stream = RegionSender(config, destinations, self._settings)
+        self.streams[config.region, config.view] = stream
+        return stream
+
+    def accept(self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
+        """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
+        size = sum(map(len, payloads))
+        for stream in streams:
+            waiting = stream.pending_bytes(group)
+            if waiting and waiting + size > self._settings.pending_bytes_max:
+                raise NotNowError(
+                    f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
+                    f"pending_bytes_max={self._settings.pending_bytes_max}: wait until some are sent"
+                )
+        feed = self._feeds.get(group)
+        if feed is None:
+            feed = self._feeds[group] = Feed(group)
+        first = feed.send(payloads, streams)
+        for stream in streams:
+            self._ready[stream.key] = None
+            self._measure(stream.pending_bytes(group))
+        if not streams:
+            self._confirm(feed)
+        return first
+
+    def _measure(self, waiting: int) -> None:
+        if waiting > self._pending_high:
+            self._pending_high = waiting
+            limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
+            self.events.append(QueueGrew("pending", waiting, limit, "bytes"))
+
+    # From regions.
+
+    def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
+        """Take what a region says of a stream: confirm, send again, go faster or slower."""
+        for group in stream.on_report(report.stable, report.floor):
+            self._confirm(self._feeds[group])
+        frames = stream.resend(report.missing, now_ns, self._settings.repairs_per_token_max)
+        for data in frames:
+            again = resend(data)
+            self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
+        self._counters.repairs_sent += len(frames)
+        stream.pacer.set_rate(report.rate)
+        if stream.can_seal:
+            self._ready[stream.key] = None
+
+    def _confirm(self, feed: Feed) -> None:
+        first, stop = feed.advance()
+        if first < stop:
+            self._counters.messages_stable += stop - first
+            self.events.append(SendConfirmed(feed.group, first, stop))
+
+    def _fail(self, group: GroupId, first: int, stop: int, cause: str) -> None:
+        self._counters.messages_failed += stop - first
+        self.events.append(SendFailed(group, first, stop, None, cause))
+
+    # Views.
+
+    def close(self, key: ViewKey, now_ns: int) -> None:
+        """A region view was replaced: its stream takes no new messages, and ends when what waits has gone out."""
+        stream = self.streams.get(key)
+        if stream is not None:
+            stream.close(now_ns)
+            if stream.can_seal:
+                self._ready[key] = None
+
+    def retire(self, now_ns: int, kept: Iterable[ViewKey]) -> None:
+        """Forget streams that are done, but for those whose region this node is still in; give up overdue ones."""
+        for key, stream in list(self.streams.items()):
+            if stream.closing_since_ns is None or key in kept:
+                continue
+            if stream.is_done:
+                del self.streams[key]
+            elif now_ns - stream.closing_since_ns >= self._settings.quiesce_ns_max:
+                self.forsake(key)
+
+    def forsake(self, key: ViewKey) -> None:
+        """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
+        stream = self.streams.pop(key)
+        for group, (_, stop, stable) in stream.put.items():
+            if stable < stop:
+                self._fail(group, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
+            feed = self._feeds[group]
+            feed.forsake(stream)
+            self._confirm(feed)
+
+    def lose_everything(self) -> None:
+        """This life is over. What was not confirmed is reported."""
+        for feed in self._feeds.values():
+            if feed.stable < feed.next_message:
+                self._fail(feed.group, feed.stable, feed.next_message, "this node was dropped from the domain")
+        self.streams.clear()
+        self.repairs.clear()
+        self._feeds.clear()
+        self._ready.clear()
+        self._paced.clear()
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when a heartbeat is due or a rate lets the next frame go."""
+        times = [stream.heartbeat_at_ns for stream in self.streams.values() if stream.heartbeat_at_ns is not None]
+        return min([*times, *self._paced.values()], default=None)
+
+    def on_timer(self, now_ns: int) -> list[RegionSender]:
+        """Let paced streams go on; return the streams whose heartbeat is due."""
+        for key in [key for key, ready_ns in self._paced.items() if ready_ns <= now_ns]:
+            del self._paced[key]
+            self._ready[key] = None
+        due = []
+        for stream in self.streams.values():
+            if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
+                stream.on_heartbeat_due(now_ns)
+                due.append(stream)
+        return due
+
+    # Out.
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether a stream could seal a frame now."""
+        return bool(self._ready)
+
+    def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
+        """Seal frames, one from each ready stream in turn, as far as there is room."""
+        ready, builder = self._ready, self._builder
+        frames_left = self._settings.frames_per_output_max
+        while ready and room_bytes > 0 and frames_left:
+            key = next(iter(ready))
+            del ready[key]
+            stream = self.streams.get(key)
+            if stream is None or not stream.can_seal:
+                continue
+            ready_ns = stream.pacer.ready_ns(now_ns)
+            if ready_ns > now_ns:
+                self._paced[key] = ready_ns
+                continue
+            stream.pacer.on_sent()
+            before: Sequence[RegionSender] = ()
+            if stream.next_frame == 0:
+                before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
+            sequence = stream.pack(builder, before)
+            data = builder.seal(Kind.DATA, domain, *me, RegionId(key[0]), ViewNumber(key[1]), sequence, now_ns)
+            stream.sealed(data, now_ns)
+            datagrams += [Datagram(where, data) for where in stream.destinations]
+            room_bytes -= len(data) * len(stream.destinations)
+            frames_left -= 1
+            if stream.can_seal:
+                ready[key] = None
