@@ -72,6 +72,11 @@ def seeds():
     data = builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7, 0, 200)
     yield data
     yield data + _twin.resend(data)
+    builder.append_fragment(1, 3, _twin.FLAG_CONTINUES, b"rest")
+    builder.append(1, 4, b"whole")
+    builder.append_fragment(1, 5, _twin.FLAG_MORE, b"begin", total=1000)
+    builder.append_fragment(2, 7, _twin.FLAG_CONTINUES | _twin.FLAG_MORE, b"middle")
+    yield builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
     header = (1, 2, 3, 4, 5, 6)
     status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9)
     for kind, message in [

@@ -61,7 +61,13 @@ def run_inputs(count):
     for number in range(count):
         for _ in range(rng.randrange(5)):
             sizes = [rng.choice((0, 1, 3, 30, 300)) for _ in range(rng.randrange(5))]
-            builder.extend(rng.randrange(3), number, [rng.randbytes(size) for size in sizes])
+            group = rng.randrange(3)
+            if rng.randrange(3) == 0 and builder.room(group, number) > 300:
+                builder.append_fragment(group, number, _codec.FLAG_CONTINUES, rng.randbytes(rng.choice((1, 30))))
+            builder.extend(group, number + 1, [rng.randbytes(size) for size in sizes])
+            if rng.randrange(3) == 0 and builder.room(group, number) > 300:
+                after = number + 1 + len(sizes)
+                builder.append_fragment(group, after, _codec.FLAG_MORE, rng.randbytes(rng.choice((1, 30))), 500)
         data = bytearray(builder.seal(1, 0, 1, 1, 0, 0, number, number, 0, rng.choice((0, 64, 700))))
         for _ in range(rng.randrange(4)):
             data[rng.randrange(len(data))] = rng.choice((0, 1, 2, 14, 40, 255, rng.randrange(256)))

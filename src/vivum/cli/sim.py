@@ -11,6 +11,7 @@ from rich.table import Table
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
 from vivum.core.errors import UsageError
+from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import SWARM, built_in_names, find_scenario
 from vivum.sim.swarm import run_swarm
@@ -21,7 +22,10 @@ from vivum.storage.traces import TraceWriter
 app = command_group("Run, watch and swarm deterministic simulations.")
 
 ScenarioArgument = Annotated[
-    str, typer.Argument(help=f"A TOML file, the name of a built-in scenario, or '{SWARM}'.", metavar="SCENARIO")
+    str,
+    typer.Argument(
+        help=f"A TOML file, the name of a built-in scenario, '{SWARM}', or '{SWARM}:PROTOCOL'.", metavar="SCENARIO"
+    ),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Decides everything that is random.")]
 
@@ -116,25 +120,30 @@ def swarm(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
+    protocol: Annotated[str | None, typer.Option(help="What the worlds run; the reference if not given.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run worlds that are made up from seeds: faults, then healing, then everything must become whole.
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(PROTOCOLS))}")
+    name = SWARM if protocol is None else f"{SWARM}:{protocol}"
     began = time.perf_counter()
     out = console(as_json)
     failed: list[int] = []
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1):
+        more = () if protocol is None else (protocol,)
+        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, *more):
             events += verdict.events
             progress.advance(task)
             if verdict.violations:
                 failed.append(verdict.seed)
                 out.print(f"[red]seed {verdict.seed}[/] {verdict.violations[0]}")
-                out.print(f"   replay: vivum sim run {SWARM} --seed {verdict.seed}", markup=False)
+                out.print(f"   replay: vivum sim run {name} --seed {verdict.seed}", markup=False)
     wall_s = time.perf_counter() - began
     if as_json:
         write_json(

@@ -20,9 +20,9 @@ class Limits:
         effect="A larger message is refused where it is sent, with a LimitError; a peer's is refused and counted.",
     )
     joins_open_max: int = setting(
-        64,
+        4096,
         unit="messages",
-        why="Each open join may hold a whole large message; one for every sender and group that sends one now.",
+        why="A sender has one message open from one frame to the next, and each large one that it sends besides.",
         effect="A further first fragment is refused and counted, and its message reported as lost by the guarantee.",
     )
     join_bytes_max: int = setting(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from vivum.core.ids import NodeId
+from vivum.core.ids import GroupId, NodeId
 from vivum.core.time import format_duration
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.host import Host
@@ -24,7 +24,9 @@ class FaultInjector:
         service: Host | None,
         stop_ns: int,
         trace: Tracer | None,
+        regroup: Callable[[Host, GroupId, bool], None] | None = None,
     ) -> None:
+        """Prepare. `regroup` makes the applications on a host leave (False) or join (True) a group."""
         self._scheduler = scheduler
         self._network = network
         self._hosts = hosts
@@ -32,6 +34,7 @@ class FaultInjector:
         self._everyone = {**hosts, **({service.node_id: service} if service is not None else {})}
         self._stop_ns = stop_ns
         self._trace = trace
+        self._regroup = regroup
         self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
@@ -44,6 +47,8 @@ class FaultInjector:
             "burst": self._burst,
             "duplicate": self._duplicate,
             "reorder": self._reorder,
+            "leave": lambda fault, hosts: self._change_groups(fault, hosts, joins=False),
+            "join": lambda fault, hosts: self._change_groups(fault, hosts, joins=True),
         }
 
     def schedule(self, fault: FaultSpec) -> None:
@@ -56,7 +61,8 @@ class FaultInjector:
         if now_ns >= self._stop_ns:
             return
         chosen = [self._hosts[NodeId(node)] for node in fault.nodes] or list(self._hosts.values())
-        self._note(f"{fault.kind} at {_names(fault)}" + (f" for {format_duration(fault.lasts)}" if fault.lasts else ""))
+        what = f"{fault.kind} of group {', '.join(map(str, fault.groups))}" if fault.groups else fault.kind
+        self._note(f"{what} at {_names(fault)}" + (f" for {format_duration(fault.lasts)}" if fault.lasts else ""))
         end = self._begin[fault.kind](fault, chosen)
         if end is not None and fault.lasts is not None:
             self._scheduler.at(now_ns + fault.lasts, self._on_end, (fault, end))
@@ -141,6 +147,19 @@ class FaultInjector:
 
     def _reorder(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None]:
         return self._add(hosts, lambda port: (port.reorders, (fault.rate, int(fault.delay))))
+
+    def _change_groups(self, fault: FaultSpec, hosts: list[Host], *, joins: bool) -> Callable[[], None]:
+        # Not undone when everything heals: whoever has left by then stays away.
+        assert self._regroup is not None, "this world has no groups to change"
+
+        def change(joins: bool) -> None:
+            assert self._regroup is not None
+            for host in hosts:
+                for group in fault.groups:
+                    self._regroup(host, GroupId(group), joins)
+
+        change(joins)
+        return lambda: change(not joins)
 
     def _add(self, hosts: list[Host], make: Callable[[Port], tuple[list[Any], Any]]) -> Callable[[], None]:
         """Put one more fault on links; several of a kind may be on at once, and each ends for itself."""

@@ -3,11 +3,13 @@
 import os.path
 from pathlib import Path
 
+from vivum.node.build import PROTOCOLS
 from vivum.sim.scenario import Scenario, ScenarioError, load_scenario
 from vivum.sim.swarm import make_up
 
 _FOLDER = Path(__file__).parent / "scenarios"
 SWARM = "swarm"
+"""The world of a seed; `swarm:NAME` is the one of another protocol than the reference."""
 
 
 def built_in_names() -> list[str]:
@@ -19,6 +21,11 @@ def find_scenario(name: str, seed: int) -> Scenario:
     """Find a scenario: a TOML file, the name of a built-in one, or `swarm`, which is made up from the seed."""
     if name == SWARM:
         return make_up(seed)
+    before, colon, protocol = name.partition(":")
+    if colon and before == SWARM:
+        if protocol not in PROTOCOLS:
+            raise ScenarioError(f"{name}: {protocol!r} is no protocol; known: {', '.join(sorted(PROTOCOLS))}")
+        return make_up(seed, protocol)
     path = Path(name)
     # Not `path.exists()`, which raises for a name that is too long to be one.
     if path.suffix == ".toml" or os.path.exists(name):

@@ -89,18 +89,33 @@ class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 FaultKind = Literal[
-    "crash", "restart", "pause", "slow", "partition", "one_way", "loss", "burst", "duplicate", "reorder"
+    "crash",
+    "restart",
+    "pause",
+    "slow",
+    "partition",
+    "one_way",
+    "loss",
+    "burst",
+    "duplicate",
+    "reorder",
+    "leave",
+    "join",
 ]
 
 
 class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them."""
+    """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them.
+
+    `leave` and `join` are no faults, but as hard: applications leave or join `groups`, for good or for a time.
+    """
 
     kind: FaultKind
     at: Duration
     lasts: Duration | None = None
     every: Duration | None = None
     nodes: tuple[Positive, ...] = ()
+    groups: tuple[Positive, ...] = ()
     rate: Probability = 0.1
     length: BurstLength = 10.0
     factor: Positive = 10
@@ -252,6 +267,10 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].nodes", f"a {fault.kind} fault needs the nodes of one side")
         if fault.kind in ("pause", "slow") and fault.lasts is None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
+        if fault.kind in ("leave", "join") and not fault.groups:
+            refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
+        if max(fault.groups, default=0) > scenario.groups.count:
+            refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")
         if fault.every is not None and fault.every <= 0:
             refuse(f"faults[{index}].every", "must be longer than 0s")
         if fault.at >= scenario.duration:

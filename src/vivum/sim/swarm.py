@@ -2,7 +2,7 @@
 
 A seed decides the number of nodes, the groups, the traffic, the network and the faults. Every world has a safety
 phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must
-have been delivered or reported. `vivum sim run swarm --seed N` replays one.
+have been delivered or reported. `vivum sim run swarm --seed N` replays one; `swarm:qsm` instead of `swarm` one of QSM.
 """
 
 import signal
@@ -11,8 +11,11 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.node.build import PROTOCOLS
 from vivum.sim.scenario import (
     Bandwidth,
     Duration,
@@ -32,7 +35,12 @@ SETTLE_NS = 20 * SECOND
 
 
 def make_up(seed: int, protocol: str = "reference") -> Scenario:
-    """Make up the world of a seed."""
+    """Make up the world of a seed. Protocols with a membership service get a harder one."""
+    scenario = _make_up_world(seed, protocol)
+    return scenario if PROTOCOLS[protocol].make_service is None else _make_harder(seed, scenario)
+
+
+def _make_up_world(seed: int, protocol: str) -> Scenario:
     rng = RandomSource(seed).fork("swarm")
     nodes = rng.randint(2, 9)
     duration_ns = rng.randint(1, 4) * SECOND
@@ -62,6 +70,37 @@ def make_up(seed: int, protocol: str = "reference") -> Scenario:
         groups=GroupsSpec(count=rng.randint(1, 6), pattern=rng.choice(patterns), members=rng.randint(1, nodes)),
         traffic=tuple(_make_up_traffic(rng, nodes, bandwidth_bps) for _ in range(rng.randint(1, 2))),
         faults=tuple(_make_up_fault(rng, nodes, duration_ns) for _ in range(rng.randint(0, 6))),
+    )
+
+
+def _make_harder(seed: int, scenario: Scenario) -> Scenario:
+    """Add what a membership service and shared recovery allow: more loss, joins and leaves, rings of few nodes.
+
+    Draws from a source of its own, so that the worlds of protocols without these stay as they are.
+    """
+    rng = RandomSource(seed).fork("swarm", "members")
+    network = scenario.network
+    changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
+    return msgspec.structs.replace(
+        scenario,
+        checkers=(*SAFETY, "view_agreement", *LIVENESS),
+        settings={**scenario.settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
+        network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
+        faults=scenario.faults + changes,
+    )
+
+
+def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:
+    """Make up that some nodes leave or join some groups, for good or for a time."""
+    nodes = rng.sample(range(1, scenario.nodes + 1), rng.randint(1, max(1, scenario.nodes // 2)))
+    groups = rng.sample(range(1, scenario.groups.count + 1), rng.randint(1, scenario.groups.count))
+    lasts_ns = rng.randint(MILLISECOND, scenario.duration)
+    return FaultSpec(
+        kind=rng.choice(["leave", "leave", "join"]),
+        at=Duration(rng.randint(0, scenario.duration - 1)),
+        lasts=rng.choice([None, Duration(lasts_ns)]),
+        nodes=tuple(sorted(nodes)),
+        groups=tuple(sorted(groups)),
     )
 
 

@@ -4,6 +4,7 @@ Every payload begins with who sent it and a running number, so that two payloads
 trace tells them apart.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 
 from vivum.core.ids import GroupId
@@ -30,7 +31,7 @@ class Application:
         host: Host,
         scheduler: Scheduler,
         spec: TrafficSpec,
-        groups: list[GroupId],
+        groups: Sequence[GroupId],
         stop_ns: int,
         rng: RandomSource,
     ) -> None:
@@ -62,13 +63,17 @@ class Application:
 
     def on_room(self) -> None:
         """The host did something: what was refused may be accepted now, and a greedy sender offers more."""
+        if self._waiting is not None and self._waiting.group not in self._groups:
+            self._waiting = None
         if self._scheduler.now_ns >= self._stop_ns:
             self._waiting = None
-        elif self._waiting is not None or self._spec.rate == "max":
+        elif self._waiting is not None or (self._spec.rate == "max" and self._scheduler.now_ns >= self._spec.start):
             self._offer()
 
     def _offer(self) -> None:
         while True:
+            if not self._groups:
+                return
             if self._waiting is None:
                 self._waiting = self._make()
             if not self._host.submit(self._waiting):
@@ -82,8 +87,10 @@ class Application:
         if self._spec.choose == "random":
             group = self._rng.choice(self._groups)
         else:
-            group = self._groups[self._next_group]
-            self._next_group = (self._next_group + 1) % len(self._groups)
+            # Groups may have been left since.
+            index = self._next_group % len(self._groups)
+            group = self._groups[index]
+            self._next_group = (index + 1) % len(self._groups)
         count = max(1, min(BATCH, BATCH_BYTES // max(1, self._spec.size))) if self._spec.rate == "max" else 1
         payloads = []
         for _ in range(count):

@@ -16,14 +16,14 @@ import msgspec
 from vivum.checkers.checker import Violation
 from vivum.checkers.registry import CheckerSet, make_checkers
 from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
-from vivum.core.machine import Delivery
+from vivum.core.machine import Command, Delivery
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
 from vivum.node.build import PROTOCOLS, SERVICE_NODE
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
-from vivum.protocols.commands import JoinGroup
+from vivum.protocols.commands import JoinGroup, LeaveGroup
 from vivum.sim.clock import DriftingClock
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
@@ -88,6 +88,7 @@ class World:
         self._random = RandomSource(seed)
         self._latencies_ns: list[int] = []
         self._applications: dict[NodeId, list[Application]] = {}
+        self._belated: dict[NodeId, list[Command]] = {}
         sinks: list[Tracer] = [self._hash, self._checkers] if checked else []
         self._trace = _fan_out([*sinks, trace] if trace is not None else sinks)
         self._frame_trace = self._trace if frames else None
@@ -115,7 +116,7 @@ class World:
             self.service = self._make_host(SERVICE_NODE)
             self.endpoints[SERVICE_NODE] = self.service.endpoint
         self.faults = FaultInjector(
-            self.scheduler, self.network, self.hosts, self.service, scenario.duration, self._trace
+            self.scheduler, self.network, self.hosts, self.service, scenario.duration, self._trace, self._regroup
         )
 
     def run(self, on_progress: Callable[[float], None] | None = None) -> Result:
@@ -226,8 +227,27 @@ class World:
         return node
 
     def _on_started(self, host: Host) -> None:
+        self._belated.pop(host.node_id, None)
         for group in self._groups_of.get(host.node_id, ()):
             host.submit(self._joins[group])
+
+    def _regroup(self, host: Host, group: GroupId, joins: bool) -> None:
+        """Let the applications on a host join or leave a group; a host that is down does so when it comes up."""
+        groups = self._groups_of[host.node_id]
+        if joins == (group in groups):
+            return
+        if joins:
+            groups.append(group)
+            command: Command = self._joins[group]
+        else:
+            groups.remove(group)
+            command = LeaveGroup(group)
+        if host.is_asleep:
+            # The application sleeps with its host: it acts when it wakes up.
+            self._belated.setdefault(host.node_id, []).append(command)
+            host.on_room = self._on_room
+        else:
+            host.submit(command)
 
     def _start_traffic(self, index: int, traffic: TrafficSpec) -> None:
         senders = range(1, traffic.senders + 1) if isinstance(traffic.senders, int) else traffic.senders
@@ -246,7 +266,10 @@ class World:
             host.on_room = self._on_room
 
     def _on_room(self, host: Host) -> None:
-        for application in self._applications[host.node_id]:
+        if self._belated and host.node_id in self._belated and not host.is_asleep:
+            for command in self._belated.pop(host.node_id):
+                host.submit(command)
+        for application in self._applications.get(host.node_id, ()):
             application.on_room()
 
     def _on_delivery(self, host: Host, delivery: Delivery) -> None:

@@ -7,7 +7,7 @@ from vivum.wire._layout cimport *
 
 cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at) noexcept nogil:
     """Walk all runs of a body once. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
-    cdef uint32_t count, flags
+    cdef uint32_t count, left, flags
     cdef uint64_t first
     cdef Py_ssize_t size
     while stop - at >= C_RUN_HEADER:
@@ -16,13 +16,12 @@ cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, 
         if count == 0:
             break
         flags = load32(base + at) & (C_CONTINUES | C_MORE)
-        if flags and count != 1:
-            return FAULT_FLAGS
         first = load64(base + at + 4)
         if first > C_SEQUENCE_MAX - (count - 1):
             return FAULT_SEQUENCE
         at += C_RUN_HEADER
-        while count:
+        left = count
+        while left:
             if stop - at < C_LENGTH:
                 return FAULT_TORN
             size = load16(base + at)
@@ -30,9 +29,11 @@ cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, 
             if stop - at < size:
                 return FAULT_TORN
             at += size
-            count -= 1
-        # A flagged run has one message, so `size` is its size.
-        if flags and size <= (C_TOTAL if flags == C_MORE else 0):
+            left -= 1
+        # The walk has passed the length of the first message, and `size` is that of the last.
+        if flags & C_CONTINUES and load16(base + fault_at[0] + C_RUN_HEADER) == 0:
+            return FAULT_FRAGMENT
+        if flags & C_MORE and size <= (0 if flags & C_CONTINUES and count == 1 else C_TOTAL):
             return FAULT_FRAGMENT
     fault_at[0] = at
     while stop - at >= 8:

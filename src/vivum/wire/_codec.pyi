@@ -69,7 +69,11 @@ class Frame:
     def body_stop(self) -> int:
         """Offset of the first byte of `data` behind this frame."""
     def messages(self) -> list[tuple[int, int, int, list[bytes]]]:
-        """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail."""
+        """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail.
+
+        With `FLAG_CONTINUES` the first payload is not the beginning of its message, with `FLAG_MORE` the last is not
+        its end: a `Joiner` takes such runs.
+        """
     def body(self) -> bytes:
         """Copy the body out, padding included."""
     def to_bytes(self) -> bytes:
@@ -105,7 +109,8 @@ class FrameBuilder:
     def append(self, group: int, sequence: int, payload: bytes | bytearray | memoryview) -> bool:
         """Put one message in; False, and nothing changed, if it does not fit (now, or ever).
 
-        It continues the open run if it is the next message of the same group, else it opens a run.
+        It continues the open run if it is the next message of the same group, else it opens a run. A run is open
+        until another opens or it ends with the beginning of a message.
         """
     def extend(self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0) -> int:
         """Put in as many as fit, from index `start` on; return the index of the first that did not.
@@ -120,8 +125,9 @@ class FrameBuilder:
         payload: bytes | bytearray | memoryview,
         total: int | None = None,
     ) -> None:
-        """Put in one piece of a message that is larger than a frame. The first, and only it, needs `total`.
+        """Put in one piece of a message that is cut. The first, and only it, needs `total`.
 
+        The first (`FLAG_MORE` alone) continues the open run as `append` does, and ends it. Any other opens a run.
         Raises `UsageError` if there is no room: `vivum.wire.fragments` cuts to measure.
         """
     def room(self, group: int, sequence: int) -> int:

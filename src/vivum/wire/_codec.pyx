@@ -258,6 +258,7 @@ cdef class FrameBuilder:
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t count
     # The open run: offset of its header (0: none is open), group, messages in it, and the sequence that continues it.
+    # A run that ends with the beginning of a message is not open.
     cdef Py_ssize_t _run
     cdef uint32_t _run_group
     cdef uint32_t _run_count
@@ -378,8 +379,10 @@ cdef class FrameBuilder:
         cdef uint64_t sequence_number = whole(sequence, "sequence", 0, C_SEQUENCE_MAX)
         cdef uint32_t bits = <uint32_t>whole(flags, "flags", 0, U32)
         cdef uint32_t whole_size = 0
-        cdef Py_ssize_t extra = 0, needed
+        cdef Py_ssize_t extra = 0, overhead
+        cdef bint goes_on
         cdef Py_buffer view
+        cdef uint8_t* run
         cdef uint8_t* p
         if bits == 0 or bits & C_GROUP_MAX:
             raise refusals.wrong_flags(bits)
@@ -392,14 +395,26 @@ cdef class FrameBuilder:
         try:
             if view.len == 0:
                 raise refusals.empty_fragment()
-            if view.len > self.capacity - self.size - (C_RUN_HEADER + C_LENGTH) - extra:
-                needed = C_RUN_HEADER + C_LENGTH + extra + view.len
-                raise refusals.no_room(needed, self.capacity - self.size)
+            # Only the beginning of a message can be behind others in a run. Asked for here, since taking hold of a
+            # foreign payload may run Python code.
+            goes_on = bits == C_MORE and self._continues(number, sequence_number)
+            overhead = (0 if goes_on else C_RUN_HEADER) + C_LENGTH + extra
+            if view.len > self.capacity - self.size - overhead:
+                raise refusals.no_room(overhead + view.len, self.capacity - self.size)
             p = self._buffer + self.size
-            store32(p, number | bits)
-            store64(p + 4, sequence_number)
-            store16(p + 12, 1)
-            p += C_RUN_HEADER
+            if goes_on:
+                run = self._buffer + self._run
+                self._run_count += 1
+                store32(run, load32(run) | C_MORE)
+                store16(run + 12, self._run_count)
+            else:
+                store32(p, number | bits)
+                store64(p + 4, sequence_number)
+                store16(p + 12, 1)
+                self._run = self.size
+                self._run_group = number
+                self._run_count = 1
+                p += C_RUN_HEADER
             store16(p, <uint32_t>(extra + view.len))
             p += C_LENGTH
             if extra:
@@ -408,7 +423,9 @@ cdef class FrameBuilder:
             memcpy(p, view.buf, view.len)
             self.size = (p - self._buffer) + view.len
             self.count += 1
-            self._run = 0
+            self._run_next = sequence_number + 1
+            if bits & C_MORE:
+                self._run = 0
         finally:
             PyBuffer_Release(&view)
 

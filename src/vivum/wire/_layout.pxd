@@ -18,10 +18,9 @@ cdef enum:
     # `refusals.BodyFault`
     FAULT_NONE = 0
     FAULT_TORN = 1
-    FAULT_FLAGS = 2
-    FAULT_FRAGMENT = 3
-    FAULT_SEQUENCE = 4
-    FAULT_PADDING = 5
+    FAULT_FRAGMENT = 2
+    FAULT_SEQUENCE = 3
+    FAULT_PADDING = 4
 
 cdef extern from *:
     # Wider than the int of a C enum.

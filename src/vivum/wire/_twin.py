@@ -144,8 +144,6 @@ def _check_body(data: bytes, at: int, stop: int) -> None:
         if count == 0:
             break
         flags = tag & _FLAGS
-        if flags and count != 1:
-            raise refusals.bad_body(BodyFault.FLAGS, run_at)
         if first > SEQUENCE_MAX - (count - 1):
             raise refusals.bad_body(BodyFault.SEQUENCE, run_at)
         at += RUN_HEADER_BYTES
@@ -158,8 +156,12 @@ def _check_body(data: bytes, at: int, stop: int) -> None:
             if stop - at < size:
                 raise refusals.bad_body(BodyFault.TORN, run_at)
             at += size
-        if flags and size <= (TOTAL_BYTES if flags == FLAG_MORE else 0):
-            raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
+        if flags:
+            front = run_at + RUN_HEADER_BYTES
+            if flags & FLAG_CONTINUES and data[front] | data[front + 1] << 8 == 0:
+                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
+            if flags & FLAG_MORE and size <= (0 if flags & FLAG_CONTINUES and count == 1 else TOTAL_BYTES):
+                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
     if data.count(0, at, stop) != stop - at:
         raise refusals.bad_body(BodyFault.PADDING, at)
 
@@ -251,7 +253,7 @@ class FrameBuilder:
         self._body = bytearray()
         self._count = 0
         # The open run: offset of its header in the body (-1: none is open), group, messages in it, and
-        # the sequence that continues it.
+        # the sequence that continues it. A run that ends with the beginning of a message is not open.
         self._run = -1
         self._run_group = self._run_count = self._run_next = 0
 
@@ -332,7 +334,7 @@ class FrameBuilder:
         return index
 
     def append_fragment(self, group: int, sequence: int, flags: int, payload: Buffer, total: int | None = None) -> None:
-        """Put in one piece of a message that is larger than a frame."""
+        """Put in one piece of a message that is cut."""
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         require(flags, "flags", 0, U32_MAX)
@@ -347,16 +349,28 @@ class FrameBuilder:
         piece = bytes_of(payload, "payload")
         if not piece:
             raise refusals.empty_fragment()
-        needed = RUN_HEADER_BYTES + LENGTH_BYTES + len(head) + len(piece)
+        # Only the beginning of a message can be behind others in a run.
+        goes_on = flags == FLAG_MORE and self._continues(group, sequence)
+        needed = (0 if goes_on else RUN_HEADER_BYTES) + LENGTH_BYTES + len(head) + len(piece)
         left = self._capacity - self.size
         if needed > left:
             raise refusals.no_room(needed, left)
-        self._body += RUN_HEADER.pack(group | flags, sequence, 1)
-        self._body += LENGTH.pack(len(head) + len(piece))
-        self._body += head
-        self._body += piece
+        body = self._body
+        if goes_on:
+            tag, first, count = RUN_HEADER.unpack_from(body, self._run)
+            RUN_HEADER.pack_into(body, self._run, tag | FLAG_MORE, first, count + 1)
+        else:
+            self._run = len(body)
+            self._run_group = group
+            self._run_count = 1
+            body += RUN_HEADER.pack(group | flags, sequence, 1)
+        body += LENGTH.pack(len(head) + len(piece))
+        body += head
+        body += piece
         self._count += 1
-        self._run = -1
+        self._run_next = sequence + 1
+        if flags & FLAG_MORE:
+            self._run = -1
 
     def room(self, group: int, sequence: int) -> int:
         """Tell the largest payload that `append` would take now, or -1."""

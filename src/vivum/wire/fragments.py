@@ -1,4 +1,4 @@
-"""Messages larger than a frame: cut on the way out, joined on the way in (`docs/design/wire.md`, Fragments).
+"""Messages in pieces: cut on the way out, joined on the way in (`docs/design/wire.md`, Fragments).
 
 Knows frames under construction and runs of messages, nothing of streams: whoever feeds a `Joiner` has put the
 frames of each sender in order first.
@@ -20,7 +20,7 @@ from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES, TOTA
 FRAGMENT_OVERHEAD_BYTES = RUN_HEADER_BYTES + LENGTH_BYTES
 
 # A first fragment goes into a frame that has other messages already only if it gets this part of it: smaller
-# ones cost a run header and a Python object on every receiver for little.
+# ones cost a total, a join and a Python object on every receiver for little.
 _WORTHWHILE_PART = 8
 
 _CHUNK_MESSAGES = 1024
@@ -30,14 +30,17 @@ class Outbox:
     """Messages of one group that wait for frames. Those larger than a frame are cut across several.
 
     A sender pulls: it hands over a builder when it may send, seals what came into it, and begins again.
+    With `cut_to_fill` a message that would fit the next frame is cut too, when a good part of it fits this one:
+    fuller frames, for a join open at every receiver from one frame of the group to its next.
 
     Invariant: `size` is the bytes of all waiting messages that are in no frame yet.
     """
 
-    __slots__ = ("_chunks", "_cut", "_group", "_index", "_next", "_size", "_stop")
+    __slots__ = ("_chunks", "_cut", "_cut_to_fill", "_group", "_index", "_next", "_size", "_stop")
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int, cut_to_fill: bool = False) -> None:
         self._group = group
+        self._cut_to_fill = cut_to_fill
         # Lists of bounded length: sealed payloads are let go soon, and taking one costs no shifting.
         self._chunks: deque[list[bytes]] = deque()
         self._index = 0  # of the next message in the first chunk
@@ -70,12 +73,18 @@ class Outbox:
             for start in range(0, len(payloads), _CHUNK_MESSAGES):
                 self._chunks.append(list(payloads[start : start + _CHUNK_MESSAGES]))
 
-    def fill(self, builder: FrameBuilder) -> int:
+    @property
+    def is_cut(self) -> bool:
+        """Tell whether a message is partly in frames: the rest must come first in the next frame."""
+        return self._cut > 0
+
+    def fill(self, builder: FrameBuilder, rest_only: bool = False) -> int:
         """Move what fits into a frame; return one past the last message that is wholly in frames.
 
-        An empty builder always gets something if anything waits; seal it when `fill` returns.
+        An empty builder always gets something if anything waits; seal it when `fill` returns. With `rest_only` only
+        the rest of a message that was cut goes in: then another outbox may have its turn.
         """
-        while self._chunks:
+        while self._chunks and not (rest_only and not self._cut):
             chunk = self._chunks[0]
             if not self._cut:
                 stop = builder.extend(self._group, self._next - self._index, chunk, self._index)
@@ -95,11 +104,15 @@ class Outbox:
     def _cut_into(self, builder: FrameBuilder, payload: bytes) -> bool:
         """Put the next piece of a message in that did not fit; tell whether it was the last."""
         done, total = self._cut, len(payload)
-        room = builder.capacity - builder.size - FRAGMENT_OVERHEAD_BYTES
-        if not done:
-            room -= TOTAL_BYTES
+        if done:
+            # What goes on with a message opens a run.
+            room = builder.capacity - builder.size - FRAGMENT_OVERHEAD_BYTES
+        else:
+            room = builder.room(self._group, self._next) - TOTAL_BYTES
             fits_alone = total <= builder.capacity - HEADER_BYTES - FRAGMENT_OVERHEAD_BYTES
-            if fits_alone or not (builder.empty or room >= builder.capacity // _WORTHWHILE_PART):
+            if fits_alone and not self._cut_to_fill:
+                return False
+            if not builder.empty and room < builder.capacity // _WORTHWHILE_PART:
                 return False
         if room <= 0:
             return False
@@ -113,7 +126,7 @@ class Outbox:
 
 
 class _Join:
-    """One large message under way."""
+    """One message under way."""
 
     __slots__ = ("pieces", "received", "sequence", "total")
 
@@ -152,15 +165,33 @@ class Joiner:
         """How many bytes those will have."""
         return self._bytes_reserved
 
-    def add(self, sender: Member, group: int, sequence: int, flags: int, payload: bytes) -> bytes | None:
-        """Take the payload of a run that has flags; return the message if it is whole now."""
+    def add(
+        self, sender: Member, group: int, first_sequence: int, flags: int, payloads: list[bytes]
+    ) -> tuple[int, list[bytes]]:
+        """Take a run that has flags; return its whole messages and the sequence of the first of them.
+
+        A message that ends here is the first of them, or, if it cannot be made whole, passed over: the sequence is
+        then one past it, also when nothing whole follows.
+        """
         key = (sender, group)
+        start, stop = 0, len(payloads)
+        joined = None
         if flags & FLAG_CONTINUES:
-            return self._continue(key, sequence, flags, payload)
-        if key in self._joins:
+            is_last = stop > 1 or not flags & FLAG_MORE
+            joined = self._continue(key, first_sequence, is_last, payloads[0])
+            if not is_last:
+                return first_sequence, []
+            if joined is None:
+                start = 1
+        elif key in self._joins:
             self._give_up(key)
-        self._begin(key, sequence, payload)
-        return None
+        if flags & FLAG_MORE:
+            stop -= 1
+            self._begin(key, first_sequence + stop, payloads[stop])
+        whole = payloads[start:stop]
+        if joined is not None:
+            whole[0] = joined
+        return first_sequence + start, whole
 
     def forget(self, sender: Member, group: int | None = None) -> None:
         """Drop what is under way from a sender, in one group or in all; it is not counted."""
@@ -170,6 +201,15 @@ class Joiner:
                 self._refused.pop(key, None)
                 if key in self._joins:
                     self._close(key)
+
+    def forget_below(self, sender: Member, group: int, sequence: int) -> None:
+        """Drop the message that is under way if its number is below: its rest will not come. It is not counted."""
+        key = (sender, group)
+        if self._refused.get(key, sequence) < sequence:
+            del self._refused[key]
+        join = self._joins.get(key)
+        if join is not None and join.sequence < sequence:
+            self._close(key)
 
     def _begin(self, key: tuple[Member, int], sequence: int, payload: bytes) -> None:
         limits = self._limits
@@ -188,13 +228,12 @@ class Joiner:
         join.received = len(piece)
         self._bytes_reserved += total
 
-    def _continue(self, key: tuple[Member, int], sequence: int, flags: int, piece: bytes) -> bytes | None:
+    def _continue(self, key: tuple[Member, int], sequence: int, is_last: bool, piece: bytes) -> bytes | None:
         join = self._joins.get(key)
         if join is None:
             self._refuse(key, sequence)
             return None
         received = join.received + len(piece)
-        is_last = not flags & FLAG_MORE
         if sequence != join.sequence:
             self._give_up(key)
             self._refuse(key, sequence)

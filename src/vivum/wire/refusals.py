@@ -14,15 +14,13 @@ class BodyFault(IntEnum):
     """Why a body of messages is refused. The numbers are shared with the compiled codec."""
 
     TORN = 1
-    FLAGS = 2
-    FRAGMENT = 3
-    SEQUENCE = 4
-    PADDING = 5
+    FRAGMENT = 2
+    SEQUENCE = 3
+    PADDING = 4
 
 
 _BODY_FAULTS = {
     BodyFault.TORN: "a run reaches past the end of its frame",
-    BodyFault.FLAGS: "a run with fragment flags has more than one message",
     BodyFault.FRAGMENT: "a fragment carries nothing of its message",
     BodyFault.SEQUENCE: "the sequence numbers of a run go past 2**64 - 2",
     BodyFault.PADDING: "what follows the last run is not zero",

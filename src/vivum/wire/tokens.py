@@ -37,7 +37,8 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node asks for frames of a stream. Whoever serves some of them takes those out of the request.
 
-    `tried` tells that the partition which should cache them was asked in vain.
+    `tried` tells that the partition which should cache them was asked in vain, `age` for how many whole rounds the
+    request has been in this ring: after one, every member has seen it.
     """
 
     node: U32
@@ -45,6 +46,7 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     incarnation: U16
     bounds: tuple[U64, ...]
     tried: bool = False
+    age: U16 = 0
 
 
 class Token(ControlMessage, frozen=True, tag=4):

@@ -42,36 +42,91 @@ def test_messages_come_out_as_they_went_in(form, messages, capacity, pad):
     assert out == taken
 
 
+@pytest.mark.parametrize("form", FORMS)
 @given(
-    st.lists(st.tuples(st.integers(1, 2), st.lists(st.integers(0, 400), max_size=5)), max_size=8),
-    st.integers(64, 300),
+    puts=st.lists(st.tuples(st.integers(1, 2), st.lists(st.integers(0, 400), max_size=5)), max_size=8),
+    capacity=st.integers(64, 300),
+    cut_to_fill=st.booleans(),
 )
-def test_messages_of_any_size_are_cut_and_joined(puts, capacity):
-    outboxes, sent, got = {1: Outbox(1), 2: Outbox(2)}, {1: [], 2: []}, {1: [], 2: []}
-    builder = codec.FrameBuilder(capacity)
-    joiner = Joiner(Limits(), Counters())
+def test_messages_of_any_size_are_cut_and_joined(form, puts, capacity, cut_to_fill):
+    outboxes = {group: Outbox(group, cut_to_fill) for group in (1, 2)}
+    sent, got = {1: [], 2: []}, {1: [], 2: []}
+    builder = form.FrameBuilder(capacity)
+    counters = Counters()
+    joiner = Joiner(Limits(), counters)
     for group, sizes in puts:
         payloads = [bytes([len(sent[group]) + index]) * size for index, size in enumerate(sizes)]
         outboxes[group].put(len(sent[group]), payloads)
         sent[group] += payloads
         outboxes[group].fill(builder)
-        receive(builder, joiner, got)
+        receive(form, builder, joiner, got)
     while outboxes[1] or outboxes[2]:
         # Both groups in one frame, each with whatever fragment it is at.
         for outbox in outboxes.values():
             outbox.fill(builder)
-        receive(builder, joiner, got)
+        receive(form, builder, joiner, got)
     assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
-    assert joiner.open_count == joiner.bytes_reserved == 0
+    assert joiner.open_count == joiner.bytes_reserved == counters.joins_refused == 0
 
 
-def receive(builder, joiner, got):
-    (frame,) = codec.split(builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7))
-    for group, first, flags, payloads in frame.messages():
+@pytest.mark.parametrize("form", FORMS)
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 60), st.integers(0, 2000)), min_size=1, max_size=30),
+    capacity=st.one_of(st.integers(64, 200), st.sampled_from([1472, 60_000])),
+    cut_to_fill=st.booleans(),
+)
+def test_each_frame_of_one_busy_group_is_one_run_and_fill_tells_what_is_whole(form, sizes, capacity, cut_to_fill):
+    payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
+    outbox, builder, got = Outbox(1, cut_to_fill), form.FrameBuilder(capacity), {1: []}
+    joiner = Joiner(Limits(), Counters())
+    outbox.put(0, payloads)
+    while outbox:
+        told = outbox.fill(builder)
+        assert not builder.empty, "an outbox that waits must make progress"
+        unused = capacity - builder.size
+        assert len(receive(form, builder, joiner, got)) == 1
+        assert len(got[1]) == told
+        if outbox and cut_to_fill:
+            # A length, a total, and just not an eighth: less is left of a frame, if more waits. Or the next is short.
+            assert unused < capacity // 8 + 6
+    assert got == {1: list(enumerate(payloads))}
+
+
+@given(
+    sizes=st.lists(st.integers(0, 150), min_size=1, max_size=30),
+    capacity=st.integers(64, 200),
+    cut_to_fill=st.booleans(),
+    lost=st.sets(st.integers(0, 60)),
+)
+def test_what_is_not_in_a_lost_frame_comes_whole(sizes, capacity, cut_to_fill, lost):
+    payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
+    outbox, builder, got = Outbox(1, cut_to_fill), codec.FrameBuilder(capacity), {1: []}
+    joiner = Joiner(Limits(), Counters())
+    outbox.put(0, payloads)
+    touched, number = set(), 0
+    while outbox:
+        outbox.fill(builder)
+        if number in lost:
+            for _, first, _, pieces in seal_and_split(codec, builder):
+                touched |= set(range(first, first + len(pieces)))
+        else:
+            receive(codec, builder, joiner, got)
+        number += 1
+    assert got[1] == [(number, payload) for number, payload in enumerate(payloads) if number not in touched]
+
+
+def seal_and_split(form, builder):
+    (frame,) = form.split(builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7))
+    return frame.messages()
+
+
+def receive(form, builder, joiner, got):
+    runs = seal_and_split(form, builder)
+    for group, first, flags, payloads in runs:
         if flags:
-            whole = joiner.add(SENDER, group, first, flags, payloads[0])
-            payloads = [] if whole is None else [whole]
+            first, payloads = joiner.add(SENDER, group, first, flags, payloads)
         got[group] += [(first + index, payload) for index, payload in enumerate(payloads)]
+    return runs
 
 
 @settings(max_examples=120)
@@ -95,7 +150,7 @@ FRAGMENTS = st.tuples(
     st.integers(0, 3),
     st.sampled_from([1 << 30, 1 << 31, 3 << 30]),
     st.integers(0, 60),
-    st.binary(min_size=1, max_size=30),
+    st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=3),
 )
 
 
@@ -103,10 +158,14 @@ FRAGMENTS = st.tuples(
 def test_no_fragments_take_a_joiner_past_its_limits(fragments):
     counters = Counters()
     joiner = Joiner(LIMITS, counters)
-    for node, group, sequence, flags, total, piece in fragments:
-        payload = total.to_bytes(4, "little") + piece if flags == 1 << 31 else piece
-        whole = joiner.add(Member(NodeId(node), Incarnation(1)), group, sequence, flags, payload)
-        assert whole is None or len(whole) <= LIMITS.message_bytes_max
+    for node, group, sequence, flags, total, pieces in fragments:
+        payloads = pieces.copy()
+        if flags & 1 << 31 and not (flags & 1 << 30 and len(pieces) == 1):
+            payloads[-1] = total.to_bytes(4, "little") + pieces[-1]
+        first, whole = joiner.add(Member(NodeId(node), Incarnation(1)), group, sequence, flags, payloads)
+        assert sequence <= first <= sequence + 1
+        assert first + len(whole) <= sequence + len(pieces)
+        assert all(len(message) <= LIMITS.message_bytes_max for message in whole)
         assert joiner.open_count <= LIMITS.joins_open_max
         assert joiner.bytes_reserved <= LIMITS.join_bytes_max
         held = sum(len(part) for join in joiner._joins.values() for part in join.pieces)

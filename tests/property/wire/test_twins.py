@@ -17,6 +17,7 @@ from property.wire.wire_strategies import (
     split_outcome,
 )
 from vivum.wire import _twin
+from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE
 
 _codec = pytest.importorskip("vivum.wire._codec", reason="the compiled codec was not built")
 
@@ -59,6 +60,8 @@ STEPS = st.one_of(
     st.tuples(st.just("append"), st.tuples(ANY, ANY, BYTES_LIKE)),
     st.tuples(st.just("extend"), st.tuples(st.just(1), st.integers(0, 3), st.lists(PAYLOADS, max_size=6))),
     st.tuples(st.just("extend"), st.tuples(st.one_of(GROUPS, ANY), st.one_of(SEQUENCES, ANY), LISTS, ANY)),
+    st.tuples(st.just("append_fragment"), st.tuples(st.just(1), st.integers(0, 3), st.just(FLAG_MORE), PAYLOADS, U16)),
+    st.tuples(st.just("append_fragment"), st.tuples(st.just(1), st.integers(0, 3), FLAGS, PAYLOADS)),
     st.tuples(st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, PAYLOADS)),
     st.tuples(st.just("append_fragment"), st.tuples(GROUPS, SEQUENCES, FLAGS, BYTES_LIKE, st.one_of(st.none(), ANY))),
     st.tuples(st.just("append_fragment"), st.tuples(ANY, ANY, ANY, BYTES_LIKE, st.one_of(st.none(), ANY, WRONG))),
@@ -83,10 +86,50 @@ def test_packing_agrees(capacity, steps):
             arguments = (kind, *header, *rest)
         assert outcome(getattr(compiled, name), *arguments) == outcome(getattr(twin, name), *arguments)
         assert (compiled.size, compiled.count, compiled.empty) == (twin.size, twin.count, twin.empty)
-        assert compiled.room(1, 1) == twin.room(1, 1)
+        assert [compiled.room(1, number) for number in range(5)] == [twin.room(1, number) for number in range(5)]
     sealed = twin.seal(1, 2, 3, 4, 5, 6, 7, 8)
     assert compiled.seal(1, 2, 3, 4, 5, 6, 7, 8) == sealed
     assert split_outcome(_twin, sealed)[0] == "returned", "a builder makes only frames that receivers take"
+
+
+CONSECUTIVE = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "extend", "begin", "go on", "end", "seal"]), st.booleans(), PAYLOADS
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([64, 100, 300, 1472]), CONSECUTIVE)
+def test_packing_of_one_group_in_order_agrees(capacity, steps):
+    """Numbers go on most of the time, so that runs with flags at both ends come about."""
+    forms = [_twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)]
+    sequence = 0
+    for name, goes_on, payload in steps:
+        sequence += goes_on
+        outcomes = []
+        for form in forms:
+            match name:
+                case "append":
+                    outcomes.append(outcome(form.append, 1, sequence, payload))
+                case "extend":
+                    outcomes.append(outcome(form.extend, 1, sequence, [payload, b"", None][: len(payload) % 4]))
+                case "begin":
+                    outcomes.append(outcome(form.append_fragment, 1, sequence, FLAG_MORE, payload, 500))
+                case "go on":
+                    flags = FLAG_MORE | FLAG_CONTINUES
+                    outcomes.append(outcome(form.append_fragment, 1, sequence, flags, payload))
+                case "end":
+                    outcomes.append(outcome(form.append_fragment, 1, sequence, FLAG_CONTINUES, payload))
+                case "seal":
+                    outcomes.append(outcome(form.seal, 1, 2, 3, 4, 5, 6, 7, 8))
+            outcomes[-1] += (form.size, form.count, form.room(1, sequence), form.room(1, sequence + 1))
+        assert outcomes[0] == outcomes[1]
+    sealed = [form.seal(1, 2, 3, 4, 5, 6, 7, 8) for form in forms]
+    assert sealed[0] == sealed[1]
+    assert split_outcome(_codec, sealed[0]) == split_outcome(_twin, sealed[0])
+    assert split_outcome(_twin, sealed[0])[0] == "returned", "a builder makes only frames that receivers take"
 
 
 @given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))

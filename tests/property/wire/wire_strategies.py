@@ -51,9 +51,13 @@ def split_outcome(module, data):
 def run_bytes(draw):
     """A run, most often one that is right."""
     payloads = draw(st.lists(PAYLOADS, min_size=1, max_size=4))
-    flags = draw(st.one_of(st.just(0), st.just(0), FLAGS))
+    flags = draw(st.one_of(st.just(0), FLAGS))
     if flags and draw(st.booleans()):
         payloads = payloads[:1]
+    if flags and draw(st.booleans()):
+        # Right at both ends, or one byte short of it.
+        payloads[0] += draw(st.sampled_from([b"", b"f"]))
+        payloads[-1] += draw(st.sampled_from([b"tota", b"total"]))
     count = draw(st.one_of(st.just(len(payloads)), st.just(len(payloads)), st.integers(0, 6), U16))
     body = struct.pack("<IQH", draw(GROUPS) | flags, draw(st.one_of(SEQUENCES, U64)), count)
     return body + b"".join(struct.pack("<H", len(payload)) + payload for payload in payloads)
@@ -91,11 +95,20 @@ def loose_frames(draw):
 def good_frames(draw):
     """A frame as our own builder makes it."""
     builder = _twin.FrameBuilder(draw(st.sampled_from([64, 100, 300, 1472])))
+    group, sequence = 1, 0
     for _ in range(draw(st.integers(0, 8))):
         if draw(st.booleans()):
-            builder.append(draw(GROUPS), draw(SEQUENCES), draw(PAYLOADS))
-        else:
-            builder.extend(draw(GROUPS), draw(st.integers(0, 2**64 - 10)), draw(st.lists(PAYLOADS, max_size=5)))
+            group, sequence = draw(GROUPS), draw(st.one_of(SEQUENCES, st.integers(0, 2**64 - 60)))
+        match draw(st.sampled_from(["append", "extend", "fragment", "fragment"])):
+            case "append":
+                sequence += builder.append(group, sequence, draw(PAYLOADS))
+            case "extend" if sequence < 2**64 - 10:
+                sequence += builder.extend(group, sequence, draw(st.lists(PAYLOADS, max_size=5)))
+            case "fragment" if builder.capacity - builder.size > 30:
+                flags, piece = draw(FLAGS), draw(st.binary(min_size=1, max_size=10))
+                builder.append_fragment(group, sequence, flags, piece, total=500 if flags == FLAG_MORE else None)
+                sequence += 1
+        sequence = min(sequence, 2**64 - 2)
     pad_to = draw(st.sampled_from([0, 0, 64, builder.capacity]))
     kind = draw(st.sampled_from(sorted(MESSAGE_KINDS)))
     header = (draw(U32), draw(U32), draw(U16), draw(U32), draw(U32), draw(SEQUENCES), draw(U64), draw(U16))

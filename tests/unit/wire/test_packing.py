@@ -44,16 +44,77 @@ def test_another_group_or_number_opens_a_run(forms, group, sequence):
     assert runs_of(forms, builder) == [(1, 10, 0, [b"a"]), (group, sequence, 0, [b"b"])]
 
 
-def test_a_message_behind_a_fragment_opens_a_run(forms):
+def test_a_frame_of_a_busy_group_is_one_run(forms):
     builder = forms.FrameBuilder(1472)
-    builder.append(1, 9, b"a")
-    builder.append_fragment(1, 10, FLAG_CONTINUES, b"end")
-    builder.append(1, 11, b"b")
-    assert [run[1:] for run in runs_of(forms, builder)] == [
-        (9, 0, [b"a"]),
-        (10, FLAG_CONTINUES, [b"end"]),
-        (11, 0, [b"b"]),
+    builder.append_fragment(1, 7, FLAG_CONTINUES, b"rest")
+    assert builder.room(1, 8) == 1472 - HEADER_BYTES - 14 - 2 - 4 - 2
+    builder.append(1, 8, b"a")
+    assert builder.extend(1, 9, [b"b", b"c"]) == 2
+    builder.append_fragment(1, 11, FLAG_MORE, b"begin", total=10)
+    assert (builder.count, builder.size) == (5, HEADER_BYTES + 14 + 5 * 2 + 4 + 3 + 4 + 5)
+    assert runs_of(forms, builder) == [
+        (1, 7, FLAG_CONTINUES | FLAG_MORE, [b"rest", b"a", b"b", b"c", b"\x0a\0\0\0begin"])
     ]
+
+
+def test_the_beginning_of_a_message_can_follow_the_rest_of_another(forms):
+    builder = forms.FrameBuilder(100)
+    builder.append_fragment(1, 7, FLAG_CONTINUES, b"rest")
+    builder.append_fragment(1, 8, FLAG_MORE, b"b", total=10)
+    assert runs_of(forms, builder) == [(1, 7, FLAG_CONTINUES | FLAG_MORE, [b"rest", b"\x0a\0\0\0b"])]
+
+
+@pytest.mark.parametrize(("group", "sequence"), [(2, 8), (1, 9), (1, 7), (1, 6)])
+def test_a_piece_of_another_group_or_number_opens_a_run(forms, group, sequence):
+    builder = forms.FrameBuilder(1472)
+    builder.append(1, 7, b"a")
+    builder.append_fragment(group, sequence, FLAG_MORE, b"b", total=10)
+    assert runs_of(forms, builder) == [(1, 7, 0, [b"a"]), (group, sequence, FLAG_MORE, [b"\x0a\0\0\0b"])]
+
+
+@pytest.mark.parametrize("flags", [FLAG_CONTINUES, FLAG_CONTINUES | FLAG_MORE])
+def test_what_goes_on_with_a_message_opens_a_run(forms, flags):
+    builder = forms.FrameBuilder(1472)
+    builder.append(1, 7, b"a")
+    builder.append_fragment(1, 8, flags, b"b")
+    assert runs_of(forms, builder) == [(1, 7, 0, [b"a"]), (1, 8, flags, [b"b"])]
+
+
+@pytest.mark.parametrize("flags", [FLAG_MORE, FLAG_CONTINUES | FLAG_MORE])
+def test_nothing_follows_a_piece_with_more_to_come_in_its_run(forms, flags):
+    builder = forms.FrameBuilder(1472)
+    builder.append_fragment(1, 7, flags, b"abcde", total=10 if flags == FLAG_MORE else None)
+    assert builder.room(1, 8) == 1472 - builder.size - 16
+    builder.append(1, 8, b"b")
+    assert [run[1:3] for run in runs_of(forms, builder)] == [(7, flags), (8, 0)]
+
+
+def test_a_beginning_that_does_not_fit_the_open_run_changes_nothing(forms):
+    builder = forms.FrameBuilder(100)
+    builder.append(1, 0, b"x" * 30)
+    with pytest.raises(UsageError, match="needs 15 bytes and the frame has 14 left"):
+        builder.append_fragment(1, 1, FLAG_MORE, b"y" * 9, total=500)
+    assert builder.room(1, 1) == 12
+    builder.append_fragment(1, 1, FLAG_MORE, b"y" * 8, total=500)
+    assert builder.size == 100
+    assert runs_of(forms, builder) == [(1, 0, FLAG_MORE, [b"x" * 30, b"\xf4\x01\0\0" + b"y" * 8])]
+
+
+def test_extend_with_a_wrong_payload_leaves_the_rest_of_a_message_as_it_was(forms):
+    builder = forms.FrameBuilder(1472)
+    builder.append_fragment(1, 7, FLAG_CONTINUES, b"rest")
+    with pytest.raises(TypeError, match="payload must be bytes"):
+        builder.extend(1, 8, [b"a", None])
+    builder.append(1, 8, b"b")
+    assert runs_of(forms, builder) == [(1, 7, FLAG_CONTINUES, [b"rest", b"b"])]
+
+
+def test_a_sealed_frame_leaves_no_run_open(forms):
+    builder = forms.FrameBuilder(1472)
+    builder.append_fragment(1, 7, FLAG_CONTINUES, b"rest")
+    builder.seal(Kind.DATA, *HEADER)
+    builder.append_fragment(1, 8, FLAG_MORE, b"b", total=10)
+    assert [run[1:3] for run in runs_of(forms, builder)] == [(8, FLAG_MORE)]
 
 
 def test_a_full_run_is_followed_by_another(forms):

@@ -69,6 +69,18 @@ def test_fragments_keep_their_flags(forms):
     ]
 
 
+def test_flags_are_about_the_ends_of_a_run(forms):
+    """`docs/design/wire.md`, Fragments: the rest of 7, all of 8, the beginning of 9 with the length of the whole."""
+    body = run_bytes(1, 7, b"rest", b"", b"\x0a\0\0\0b", flags=FLAG_CONTINUES | FLAG_MORE)
+    body += run_bytes(2, 7, b"rest", b"", flags=FLAG_CONTINUES) + run_bytes(3, 7, b"", b"\x0a\0\0\0b", flags=FLAG_MORE)
+    (frame,) = forms.split(frame_bytes(body))
+    assert frame.messages() == [
+        (1, 7, FLAG_CONTINUES | FLAG_MORE, [b"rest", b"", b"\x0a\0\0\0b"]),
+        (2, 7, FLAG_CONTINUES, [b"rest", b""]),
+        (3, 7, FLAG_MORE, [b"", b"\x0a\0\0\0b"]),
+    ]
+
+
 def test_joined_frames_are_cut_apart(forms):
     first = frame_bytes(run_bytes(1, 0, b"one"), sequence=1)
     second = frame_bytes(b"\x91\x07", kind=Kind.MEMBERSHIP, sequence=0)
@@ -203,19 +215,49 @@ def test_a_count_of_more_messages_than_there_are_is_refused(forms, count):
         forms.split(frame_bytes(run_bytes(1, 0, b"one", count=count)))
 
 
-@pytest.mark.parametrize("flags", [FLAG_MORE, FLAG_CONTINUES, FLAG_MORE | FLAG_CONTINUES])
-def test_a_fragment_must_be_alone_in_its_run(forms, flags):
-    with pytest.raises(DecodeError, match="more than one message"):
-        forms.split(frame_bytes(run_bytes(1, 0, b"12345", b"12345", flags=flags)))
+@pytest.mark.parametrize(
+    ("flags", "payloads"),
+    [
+        (FLAG_MORE, [b""]),
+        (FLAG_MORE, [b"1234"]),
+        (FLAG_MORE, [b"12345", b"1234"]),
+        (FLAG_CONTINUES, [b""]),
+        (FLAG_CONTINUES, [b"", b"1"]),
+        (FLAG_MORE | FLAG_CONTINUES, [b""]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"", b"12345"]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"1", b"1234"]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"1", b"12345", b""]),
+    ],
+)
+def test_a_fragment_must_carry_something(forms, flags, payloads):
+    good = run_bytes(1, 0, b"one")
+    with pytest.raises(DecodeError, match=f"messages at {HEADER_BYTES + len(good)}: a fragment carries nothing"):
+        forms.split(frame_bytes(good + run_bytes(1, 1, *payloads, flags=flags)))
 
 
 @pytest.mark.parametrize(
-    ("flags", "payload"),
-    [(FLAG_MORE, b""), (FLAG_MORE, b"1234"), (FLAG_CONTINUES, b""), (FLAG_MORE | FLAG_CONTINUES, b"")],
+    ("flags", "payloads"),
+    [
+        (FLAG_MORE, [b"12345"]),
+        (FLAG_MORE, [b"", b"12345"]),
+        (FLAG_CONTINUES, [b"1"]),
+        (FLAG_CONTINUES, [b"1", b""]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"1"]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"1", b"12345"]),
+        (FLAG_MORE | FLAG_CONTINUES, [b"1", b"", b"12345"]),
+    ],
 )
-def test_a_fragment_must_carry_something(forms, flags, payload):
-    with pytest.raises(DecodeError, match="carries nothing"):
-        forms.split(frame_bytes(run_bytes(1, 0, payload, flags=flags)))
+def test_a_fragment_of_one_byte_is_enough(forms, flags, payloads):
+    (frame,) = forms.split(frame_bytes(run_bytes(1, 0, *payloads, flags=flags)))
+    assert frame.messages() == [(1, 0, flags, payloads)]
+
+
+@pytest.mark.parametrize("flags", [FLAG_MORE, FLAG_CONTINUES, FLAG_MORE | FLAG_CONTINUES])
+def test_a_run_with_flags_is_refused_where_it_is_torn(forms, flags):
+    run = run_bytes(1, 0, b"12345", b"12345", flags=flags)
+    for stop in range(1, len(run)):
+        with pytest.raises(DecodeError, match=r"past the end of its frame|not zero"):
+            forms.split(frame_bytes(run[:stop]))
 
 
 def test_numbers_of_messages_end_at_the_highest(forms):

@@ -1,5 +1,7 @@
 """How what members say of a stream is put together: pure functions on the records of tokens."""
 
+from typing import Any
+
 import msgspec
 
 from vivum.core.ids import NodeId
@@ -29,7 +31,7 @@ def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
         stable,
         max(one.floor, other.floor),
         max(one.stop, other.stop, stable),
-        one.closed or other.closed,
+        (one.closed and one.stop >= other.stop) or (other.closed and other.stop >= one.stop),
         prefix,
         slowest,
         runner_up,
@@ -44,11 +46,16 @@ def _lower(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int,
     return one[0], one[1], min(one[2], other[0])
 
 
-def without(request: RepairRequest, served: RangeSet) -> RepairRequest | None:
+def narrowed(request: RepairRequest, ranges: RangeSet, ranges_max: int, **changes: Any) -> RepairRequest:
+    """Make a request for a part of what it asked for. Parts may be more ranges than the whole: the lowest ones stay."""
+    return msgspec.structs.replace(request, bounds=tuple(ranges.lowest(ranges_max).bounds()), **changes)
+
+
+def without(request: RepairRequest, served: RangeSet, ranges_max: int) -> RepairRequest | None:
     """Take what was served out of a request; None if nothing is left."""
     left = RangeSet.from_bounds(request.bounds)
     left.difference_update(served)
-    return msgspec.structs.replace(request, bounds=tuple(left.bounds())) if left else None
+    return narrowed(request, left, ranges_max) if left else None
 
 
 def split_by_partition(bounds: tuple[int, ...], placement: Placement, inside: range) -> tuple[RangeSet, RangeSet]:

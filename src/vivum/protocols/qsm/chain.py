@@ -9,6 +9,8 @@ Invariants: only the first stream delivers; messages of a group are delivered wi
 is reported.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from vivum.core.ids import GroupId, Member, RegionId, ViewNumber
@@ -47,14 +49,21 @@ def streams_before(frame: Frame) -> list[tuple[int, int]]:
 class Chain:
     """One life of one sender."""
 
-    __slots__ = ("_counters", "_expected", "_joiner", "sender", "streams")
+    __slots__ = ("_barred", "_counters", "_expected", "_joiner", "sender", "streams")
 
-    def __init__(self, sender: Member, joiner: Joiner, counters: Counters) -> None:
+    def __init__(self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int]) -> None:
+        """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again."""
         self.sender = sender
         self.streams: list[StreamReceiver] = []
         self._expected: dict[int, int] = {}
         self._joiner = joiner
         self._counters = counters
+        self._barred = barred
+
+    def forget_group(self, group: int) -> None:
+        """This node left a group: when it comes back, messages may begin anywhere."""
+        self._expected.pop(group, None)
+        self._joiner.forget(self.sender, group)
 
     def add(self, stream: StreamReceiver) -> None:
         """Take a stream in, at the place of its view."""
@@ -97,18 +106,19 @@ class Chain:
         sent_ns, view = frame.sent_ns, stream.view
         for group, first, flags, payloads in frame.messages():
             if group == MARKS:
-                if payloads[-1] == END:
+                if payloads[-1] == END and frame.sequence + 1 >= stream.window.stop:
                     stream.closed = True
                 continue
+            if self._barred and view < self._barred.get(group, 0):
+                continue
             expected = self._expected.get(group)
+            if flags and (expected is None or first + len(payloads) > expected):
+                first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
+                if not payloads:
+                    continue
             if expected is not None and first < expected:
                 self._counters.frames_refused_state += 1
                 continue
-            if flags:
-                whole = self._joiner.add(self.sender, group, first, flags, payloads[0])
-                if whole is None:
-                    continue
-                payloads = [whole]
             if expected is not None and first > expected:
                 self._counters.messages_lost += first - expected
                 output.events.append(GapReported(GroupId(group), self.sender, expected, first))

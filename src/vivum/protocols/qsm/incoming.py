@@ -25,6 +25,7 @@ class StreamReceiver:
         "_counters",
         "_expected",
         "_expected_until_ns",
+        "_heard_ns",
         "_highest",
         "_placement",
         "_position",
@@ -77,6 +78,7 @@ class StreamReceiver:
         # One past the highest frame that came; at the last token.
         self._highest = 0
         self._seen_at_token = 0
+        self._heard_ns = now_ns
         # How far the stream is by hearsay, now and some time ago.
         self._rumour_stop = 0
         self._rumour_stop_before = 0
@@ -100,7 +102,7 @@ class StreamReceiver:
 
     # What arrives.
 
-    def on_data(self, frame: Frame) -> bool:
+    def on_data(self, now_ns: int, frame: Frame) -> bool:
         """Take a frame; tell whether it is new."""
         window, sequence = self.window, frame.sequence
         if len(self.held) > 2 * self._settings.window_frames:
@@ -120,7 +122,9 @@ class StreamReceiver:
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
         if sequence >= self._highest:
+            self.closed = self.closed and window.stop > sequence + 1
             self._highest = sequence + 1
+            self._heard_ns = now_ns
         self.held[sequence] = frame
         if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
             self.cache[sequence] = frame
@@ -128,8 +132,12 @@ class StreamReceiver:
 
     def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
         """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
-        self.window.announce(stop)
-        self.closed = self.closed or closed
+        if stop > self.window.stop:
+            # A sender may close a stream, and go on with it when the same region view concerns it again.
+            self.window.announce(stop)
+            self.closed = closed
+        elif stop == self.window.stop:
+            self.closed = self.closed or closed
         self.stable = max(self.stable, stable)
         if floor > self._cache_floor:
             for number in (
@@ -146,8 +154,8 @@ class StreamReceiver:
         """Tell what to ask for in a passing token, in which `left` of our last request was not served.
 
         A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
-        way, or wait in our own socket: it is asked for later. What somebody took out of the request is on its
-        way too, for a while.
+        way, or wait in our own socket: it is asked for when nothing new has come for a while. What somebody took
+        out of the request is on its way too, for a while.
         """
         served = self._asked.copy()
         served.difference_update(left)
@@ -159,14 +167,17 @@ class StreamReceiver:
         elif now_ns >= self._expected_until_ns:
             self._expected.clear()
         wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
-        wanted.discard_range(max(self._seen_at_token, self._rumour_stop_before), 1 << 64)
+        known = self._seen_at_token
+        if now_ns - self._heard_ns >= self._settings.rumour_ns:
+            known = max(known, self._rumour_stop_before)
+        wanted.discard_range(known, 1 << 64)
         wanted.difference_update(self._expected)
         self._seen_at_token = self._highest
         if now_ns - self._rumour_ns >= self._settings.rumour_ns:
             self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
             self._rumour_ns = now_ns
         self._asked = wanted.lowest(ranges_max)
-        return self._asked
+        return self._asked.copy()
 
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
         """Find frames in the cache that somebody asks for."""

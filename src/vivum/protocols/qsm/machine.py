@@ -48,6 +48,9 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
+NEVER = 1 << 64
+"""A view that never comes."""
+
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
 
@@ -84,6 +87,8 @@ class QsmMachine:
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
+        # For groups that this node left: from which view on messages count again.
+        self._barred: dict[int, int] = {}
 
     @property
     def member(self) -> Member | None:
@@ -137,7 +142,7 @@ class QsmMachine:
         for config in self.client.regions_of(group):
             if any(member != me for member in config.members):
                 stream = self.sending.streams.get((config.region, config.view))
-                streams.append(stream or self._open_stream(config, me))
+                streams.append(self._open_stream(config, me) if stream is None or stream.closing else stream)
         return tuple(streams)
 
     def _open_stream(self, config: RegionConfig, me: Member) -> RegionSender:
@@ -253,6 +258,7 @@ class QsmMachine:
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
+        self._note_departures()
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
             self._on_data(source, frame)
@@ -273,10 +279,15 @@ class QsmMachine:
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
-        # Who is in no region any more that we know, was dropped or has left us: nobody waits for it.
+
+    def _note_departures(self) -> None:
+        """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
         present = {member for config in self.client.regions.values() for member in config.members}
         for each in self.regions.values():
-            for member in each.config.members:
+            # Of groups that we left ourselves, we do not hear who is still there.
+            wanted = RangeSet.from_bounds(each.config.groups)
+            wanted.difference_update(self._joined)
+            for member in each.config.members if not wanted else ():
                 if member not in present and member.node not in each.gone:
                     each.forget_node(member.node)
             for sender, stream_in in each.streams.items():
@@ -285,7 +296,7 @@ class QsmMachine:
     def _on_new_stream(self, stream: StreamReceiver) -> None:
         chain = self._chains.get(stream.sender)
         if chain is None:
-            chain = self._chains[stream.sender] = Chain(stream.sender, self._joiner, self.counters)
+            chain = self._chains[stream.sender] = Chain(stream.sender, self._joiner, self.counters, self._barred)
         chain.add(stream)
 
     def _note_groups(self, me: Member, affected: RangeSet) -> None:
@@ -293,12 +304,18 @@ class QsmMachine:
         own = self.client.own_region
         now_in = RangeSet() if own is None else own.groups_of(me)
         before, self._joined = self._joined, now_in
-        if self.trace is None:
-            return
         entered = now_in.copy()
         entered.difference_update(before)
         left = before.copy()
         left.difference_update(now_in)
+        for number in left:
+            self._barred[number] = NEVER
+            for chain in self._chains.values():
+                chain.forget_group(number)
+        if self._barred and own is not None:
+            self._barred.update((number, own.view) for number in entered if number in self._barred)
+        if self.trace is None:
+            return
         for number in left:
             self.trace(GroupLeft(self._now_ns, *me, number))
         for number in entered:
@@ -319,6 +336,7 @@ class QsmMachine:
         self._early.clear()
         self._progress.clear()
         self._joined = RangeSet()
+        self._barred.clear()
 
     # Time.
 
@@ -399,13 +417,17 @@ class QsmMachine:
         me = self.member
         if me is not None:
             for region in self.regions.values():
-                self._make_control(now_ns, me, region, datagrams)
+                if region.has_messages:
+                    self._make_control(now_ns, me, region, datagrams)
             if self._progress:
                 self._make_progress(me, datagrams)
             datagrams += self.sending.repairs
             self.sending.repairs.clear()
             if self.sending.has_data:
                 self.sending.make_data(now_ns, self._gate.domain, me, datagrams, room_bytes)
+                for region in self.regions.values():
+                    if region.own is not None:
+                        region.rings[0].hurry(now_ns)
         output = self._output
         if self.sending.events:
             output.events += self.sending.events

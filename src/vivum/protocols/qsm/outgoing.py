@@ -26,12 +26,19 @@ from vivum.wire.fragments import Outbox
 class RegionSender:
     """What this node sends into one region view."""
 
-    def __init__(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel], settings: QsmSettings) -> None:
+    def __init__(
+        self,
+        config: RegionConfig,
+        destinations: Sequence[Endpoint | Channel],
+        settings: QsmSettings,
+        next_frame: int = 0,
+    ) -> None:
+        """Begin a stream, or go on with one that ended before this frame."""
         self.config = config
         self.destinations = destinations
-        self.first = 0
-        self.confirmed = 0
-        self.next_frame = 0
+        self.first = next_frame
+        self.confirmed = next_frame
+        self.next_frame = next_frame
         self.key = (config.region, config.view)
         self.closing_since_ns: int | None = None
         self.closed = False
@@ -43,6 +50,7 @@ class RegionSender:
         self.holds: Callable[[int], bool] | None = None
         self.cache: dict[int, bytes] = {}
         self.pacer = Pacer(settings)
+        self.waiting_bytes = 0
         self._settings = settings
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
@@ -64,16 +72,22 @@ class RegionSender:
         assert not self.closing
         outbox = self._outboxes.get(group)
         if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group)
+            outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
             self.put[group] = [first, first, first]
         if not outbox:
             self._ready.append(group)
         outbox.put(first, payloads)
+        self.waiting_bytes += sum(map(len, payloads))
         self.put[group][1] = first + len(payloads)
 
     def close(self, now_ns: int) -> None:
         """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
         self.closing_since_ns = now_ns
+
+    def reopen(self) -> None:
+        """Go on: the region view concerns this node again, and was not replaced meanwhile."""
+        self.closing_since_ns = None
+        self.closed = False
 
     @property
     def closing(self) -> bool:
@@ -96,15 +110,22 @@ class RegionSender:
         while ready:
             group = ready[0]
             outbox = self._outboxes[group]
-            size = builder.size
-            packed.append((group, outbox.fill(builder)))
-            if outbox:
-                # The frame is full. The next one begins with another group.
-                ready.rotate(-1)
-                if builder.size == size:
-                    packed.pop()
+            waiting, was_cut = outbox.size, outbox.is_cut
+            # A group that ended the last frame with a piece of a message ends its turn with the rest of it.
+            packed.append((group, outbox.fill(builder, rest_only=was_cut and len(ready) > 1)))
+            self.waiting_bytes -= waiting - outbox.size
+            if not outbox:
+                ready.popleft()
+            elif outbox.is_cut:
+                # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
+                # but one that takes many frames shares them with the other groups.
+                if was_cut:
+                    ready.rotate(-1)
                 break
-            ready.popleft()
+            else:
+                ready.rotate(-1)
+                if not was_cut:
+                    break
         if self.closing and not ready and builder.append(MARKS, 1, END):
             self.closed = True
         return self.next_frame

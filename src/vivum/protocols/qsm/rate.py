@@ -14,17 +14,32 @@ from vivum.protocols.qsm.settings import QsmSettings
 LOSS_PER_MILLE = 30
 """Loss above this share of frames is taken for overload; links that are merely bad lose less, or in short bursts."""
 
-DECREASE_PERCENT = 97
-INCREASE_PERCENT = 101
-FAST_PERCENT = 110
-LOWEST_PERCENT = 10
+LOSSY_PERIODS = 3
+"""So many periods in a row must have such loss: a burst, or a member that slept, is no overload."""
+
+DECREASE_PER_MILLE = 950
+INCREASE_STEP_PER_MILLE = 3
+INCREASE_PER_MILLE_MAX = 30
+"""The longer nothing is lost, the faster the rate grows: a little at first, near where it was too much before."""
+
+CEILING_PER_MILLE = 1020
+LOWEST_PER_MILLE = 100
 """Never below this share of the best rate seen: a link that loses much must still be used."""
 
 
 class RateEstimate:
     """What one node can take."""
 
-    __slots__ = ("_best", "_period_ns", "_received", "_repaired", "_since_ns", "rate")
+    __slots__ = (
+        "_best",
+        "_clean_periods",
+        "_lossy_periods",
+        "_period_ns",
+        "_received",
+        "_repaired",
+        "_since_ns",
+        "rate",
+    )
 
     def __init__(self, settings: QsmSettings, now_ns: int) -> None:
         self.rate = 0
@@ -33,6 +48,8 @@ class RateEstimate:
         self._received = 0
         self._repaired = 0
         self._best = 0
+        self._lossy_periods = 0
+        self._clean_periods = 0
 
     def on_frame(self, is_repair: bool) -> None:
         """Count a frame that was new here."""
@@ -43,17 +60,21 @@ class RateEstimate:
         """Judge the last period if it is over; return the rate to state."""
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
-            received = self._received * SECOND // elapsed_ns
-            self._best = max(self._best, received)
-            if self._repaired * 1000 > self._received * LOSS_PER_MILLE and self._repaired > 1:
-                lowest = self._best * LOWEST_PERCENT // 100
-                self.rate = max(1, lowest, received * DECREASE_PERCENT // 100)
-            elif self.rate:
-                # Fast while far below the best, slowly near it, where it was too much before.
-                percent = FAST_PERCENT if 10 * self.rate < 9 * self._best else INCREASE_PERCENT
-                self.rate = self.rate * percent // 100 + 1
-                if self.rate > 2 * self._best:
-                    self.rate = 0
+            # What came at once, before repairs: the most that this node has shown that it can take.
+            self._best = max(self._best, (self._received - self._repaired) * SECOND // elapsed_ns)
+            is_lossy = self._repaired > 1 and self._repaired * 1000 > self._received * LOSS_PER_MILLE
+            self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
+            if self._lossy_periods >= LOSSY_PERIODS:
+                self._lossy_periods = self._clean_periods = 0
+                # From where it was, not from what came: under overload much less comes than the node could take.
+                lowest_rate = self._best * LOWEST_PER_MILLE // 1000
+                self.rate = max(1, lowest_rate, (self.rate or self._best) * DECREASE_PER_MILLE // 1000)
+            elif self.rate and not is_lossy:
+                self._clean_periods += 1
+                growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
+                # Only a little past the best: if there is more to be had, the best will show it and grow.
+                ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
+                self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
             self._since_ns, self._received, self._repaired = now_ns, 0, 0
         return self.rate
 
@@ -61,6 +82,11 @@ class RateEstimate:
 def lowest(one: int, other: int) -> int:
     """The lower of two stated rates, where 0 states none."""
     return min(one, other) if one and other else one or other
+
+
+def share(rate: int, senders: int) -> int:
+    """Each sender's part of a rate: never 0, which would mean no limit."""
+    return max(1, rate // senders) if rate else 0
 
 
 class Pacer:

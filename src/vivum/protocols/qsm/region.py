@@ -16,11 +16,11 @@ from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.aggregate import merge, partitions_below, split_by_partition, without
+from vivum.protocols.qsm.aggregate import merge, narrowed, partitions_below, split_by_partition, without
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
-from vivum.protocols.qsm.rate import RateEstimate, lowest
+from vivum.protocols.qsm.rate import RateEstimate, lowest, share
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame
@@ -124,7 +124,7 @@ class RegionMember:
     def on_data(self, now_ns: int, sender: Member, frame: Frame) -> StreamReceiver | None:
         """Take a data frame; return its stream if the frame is new."""
         stream = self.stream_of(sender, now_ns)
-        if stream is None or not stream.on_data(frame):
+        if stream is None or not stream.on_data(now_ns, frame):
             return None
         self._rate.on_frame(frame.kind == Kind.RESENT)
         if self.rings[0].leader == self._me.node:
@@ -287,21 +287,30 @@ class RegionMember:
                     served.add(frame.sequence)
             room -= len(frames)
             self.repairs += [(NodeId(request.node), frame) for frame in frames]
-            rest = without(request, served) if served else request
+            rest = without(request, served, self._limits.ranges_max) if served else request
             if rest is not None:
                 left.append(rest)
         return left
 
     def _own_requests(self, now_ns: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
         """Ask for what this node misses."""
-        unserved: dict[tuple[int, int], RangeSet] = {}
+        before: dict[tuple[int, int], list[RepairRequest]] = {}
         for request in requests:
             if request.node == self._me.node:
-                left = unserved.setdefault((request.sender, request.incarnation), RangeSet())
-                left.update(RangeSet.from_bounds(request.bounds))
+                before.setdefault((request.sender, request.incarnation), []).append(request)
         mine = []
         for sender, stream in self.streams.items():
-            wanted = stream.request(now_ns, unserved.get(sender, RangeSet()), self._limits.ranges_max)
+            old = before.get(sender, [])
+            left = RangeSet()
+            for request in old:
+                left.update(RangeSet.from_bounds(request.bounds))
+            wanted = stream.request(now_ns, left, self._limits.ranges_max)
+            # What is still wanted keeps its age; what is new begins to go round.
+            for request in old:
+                kept = wanted.intersection(RangeSet.from_bounds(request.bounds))
+                if kept:
+                    mine.append(narrowed(request, kept, self._limits.ranges_max))
+                    wanted.difference_update(kept)
             if wanted:
                 mine.append(RepairRequest(self._me.node, *sender, tuple(wanted.bounds())))
         return mine
@@ -315,9 +324,9 @@ class RegionMember:
                 continue
             mine, others = split_by_partition(request.bounds, self.placement, self._below[level - 1])
             if mine:
-                self._downward[level - 1].append(msgspec.structs.replace(request, bounds=tuple(mine.bounds())))
+                self._downward[level - 1].append(narrowed(request, mine, self._limits.ranges_max, age=0))
             if others:
-                left.append(msgspec.structs.replace(request, bounds=tuple(others.bounds())))
+                left.append(narrowed(request, others, self._limits.ranges_max))
         del self._downward[level - 1][REQUESTS_MAX:]
         return left
 
@@ -340,14 +349,14 @@ class RegionMember:
             self._results[level] = {
                 Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
             }
-            self._send_up(level, token.requests)
+            self._send_up(level, self._seen_by_all(level, token.requests))
             if self.rings[level + 1].is_leader:
                 self.rings[level + 1].hurry(now_ns)
             return
         for record in records:
             self._decide(now_ns, record)
         self._count_active(now_ns, token)
-        self._report(token)
+        self._report(token, self._seen_by_all(level, token.requests))
 
     def _count_active(self, now_ns: int, token: Token) -> None:
         """Count the senders that share the rate: those whose streams have grown lately."""
@@ -358,6 +367,21 @@ class RegionMember:
         self._active = max(1, sum(stop > self._stops.get(sender, 0) for sender, stop in stops.items()))
         self._stops = stops
 
+    def _seen_by_all(self, level: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
+        """Pick the requests that went all the way round. Younger ones go on: those before the asker may help."""
+        seen = []
+        for request in requests:
+            if request.age or request.tried:
+                seen.append(request)
+                continue
+            # No use to go round again for what is not cached in this ring.
+            mine, others = split_by_partition(request.bounds, self.placement, self._below[level])
+            if mine:
+                self._downward[level].append(narrowed(request, mine, self._limits.ranges_max, age=1))
+            if others:
+                seen.append(narrowed(request, others, self._limits.ranges_max))
+        return seen
+
     def _send_up(self, level: int, requests: Iterable[RepairRequest]) -> None:
         for request in requests:
             if request.tried:
@@ -366,8 +390,7 @@ class RegionMember:
             mine, others = split_by_partition(request.bounds, self.placement, self._below[level])
             for part, tried in ((mine, True), (others, False)):
                 if part:
-                    bounds = tuple(part.lowest(self._limits.ranges_max).bounds())
-                    self._upward[level].append(msgspec.structs.replace(request, bounds=bounds, tried=tried))
+                    self._upward[level].append(narrowed(request, part, self._limits.ranges_max, tried=tried, age=0))
         del self._upward[level][REQUESTS_MAX:]
 
     def _note_absent(self, level: int) -> None:
@@ -411,10 +434,10 @@ class RegionMember:
             verdict.held_up_since_ns = now_ns
         return now_ns - verdict.held_up_since_ns >= self._settings.isolate_after_ns
 
-    def _report(self, token: Token) -> None:
+    def _report(self, token: Token, requests: Iterable[RepairRequest]) -> None:
         """Tell every sender what is stable, and what nobody in the region could give."""
         missing: dict[tuple[int, int], RangeSet] = {}
-        for request in token.requests:
+        for request in requests:
             wanted = missing.setdefault((request.sender, request.incarnation), RangeSet())
             wanted.update(RangeSet.from_bounds(request.bounds))
         for record in token.streams:
@@ -430,9 +453,19 @@ class RegionMember:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
                 self.reports.append(
-                    (sender, RegionReport(sender.incarnation, *now, bounds, token.rate // self._active))
+                    (sender, RegionReport(sender.incarnation, *now, bounds, share(token.rate, self._active)))
                 )
         self._asking.clear()
+
+    @property
+    def has_messages(self) -> bool:
+        """Tell whether there is anything to send."""
+        if self.reports or self.repairs:
+            return True
+        for ring in self.rings:  # noqa: SIM110 - asked after every arrival
+            if ring.has_messages:
+                return True
+        return False
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
         """Hand over tokens and receipts that are to be sent."""

@@ -22,6 +22,10 @@ REDIRECT = 0
 """The round in a receipt of one who does not lead its own ring: the token must go to the leader that it names."""
 
 
+REDIRECTS_MAX = 3
+"""How often a token follows the word of those who do not lead: two may each take the other for the leader."""
+
+
 class RingHost(Protocol):
     """What a ring needs from its region."""
 
@@ -69,6 +73,7 @@ class _Pass:
     node: NodeId
     tries: int
     deadline_ns: int
+    redirects: int
 
 
 class Ring:
@@ -90,6 +95,10 @@ class Ring:
         self._contacts: dict[int, NodeId] = {}
         self._messages: list[tuple[NodeId, Token | TokenReceipt]] = []
         self._seen_ns = now_ns
+        self._doubts = False
+        self._watch_at_ns = now_ns + settings.watch_busy_ns
+        # Long enough for a few members that do not answer; each costs its tries.
+        self._round_timeout_ns = settings.watch_busy_ns // 2 + len(plan.slots) * settings.hop_timeout_ns
         self._start_ns: int | None = now_ns if self.leader == me else None
         self._started_ns = now_ns
         self._under_way = False
@@ -107,6 +116,8 @@ class Ring:
         if self.plan.level and not self._host.leads(self.plan.level - 1):
             leader = self._host.leader_of(self.plan.level - 1)
             self._confirm(source, REDIRECT, leader)
+            if self._me in token.skipped and token.leader != source:
+                self._confirm(token.leader, REDIRECT, leader)
             return
         self._confirm(source, token.round, self.leader)
         if token.term < self.term:
@@ -140,7 +151,7 @@ class Ring:
     def _adopt(self, now_ns: int, token: Token) -> None:
         self.term, self.round, self.leader = token.term, token.round, NodeId(token.leader)
         self.skipped = {node: self.skipped.get(node, now_ns) for node in map(NodeId, token.skipped)}
-        self._seen_ns = now_ns
+        self._see(now_ns)
         self._start_ns = None
         self._under_way = False
         self._passed = None
@@ -150,13 +161,15 @@ class Ring:
         if receipt.round == REDIRECT and self.plan.level:
             if self._passed is not None and self._passed.node == source:
                 self._redirect(now_ns, NodeId(receipt.leader))
+            elif self.is_leader and source in self.skipped:
+                self._awake.add(source)
             return
         if receipt.term > self.term:
             self.term, self.leader = receipt.term, NodeId(receipt.leader)
             self._start_ns = None
             self._under_way = False
             self._passed = None
-            self._seen_ns = now_ns
+            self._see(now_ns)
             return
         if self._passed is not None and self._passed.node == source and receipt.round == self._passed.token.round:
             self._contacts[self._passed.slot] = source
@@ -170,38 +183,69 @@ class Ring:
         passed = self._passed
         assert passed is not None
         slot = self.plan.slots[passed.slot]
-        if leader in slot and leader != passed.node and leader not in passed.token.skipped:
-            self._send(now_ns, passed.token, passed.slot, leader)
+        is_there = leader in slot and leader != passed.node and leader not in passed.token.skipped
+        if is_there and passed.redirects < REDIRECTS_MAX:
+            self._send(now_ns, passed.token, passed.slot, leader, passed.redirects + 1)
+        else:
+            # That ring has no leader just now. It will be asked again.
+            self._pass_over(now_ns, passed)
 
     # Time.
 
     def next_deadline_ns(self) -> int:
         """Tell when this ring has something to do: there is always a watch."""
-        times = [self._watch_ns()]
-        if self._passed is not None:
-            times.append(self._passed.deadline_ns)
-        if self.is_leader:
-            if self._start_ns is not None:
-                times.append(self._start_ns)
-            if self._under_way:
-                times.append(self._started_ns + self._round_timeout_ns())
-        return min(times)
+        earliest = self._watch_at_ns
+        if self._passed is not None and self._passed.deadline_ns < earliest:
+            earliest = self._passed.deadline_ns
+        if self._start_ns is not None and self._start_ns < earliest:
+            earliest = self._start_ns
+        if self._under_way:
+            earliest = min(earliest, self._started_ns + self._round_timeout_ns)
+        return earliest
 
     def on_timer(self, now_ns: int) -> None:
         """Pass over who does not answer, start rounds, and watch the leader."""
         if self._passed is not None and now_ns >= self._passed.deadline_ns:
             self._try_again(now_ns)
-        if self.is_leader:
-            is_due = self._start_ns is not None and now_ns >= self._start_ns
-            is_lost = self._under_way and now_ns >= self._started_ns + self._round_timeout_ns()
-            if is_due or is_lost:
+        is_due = self._start_ns is not None and now_ns >= self._start_ns
+        is_lost = self._under_way and now_ns >= self._started_ns + self._round_timeout_ns
+        if is_due or is_lost:
+            self._start_ns = None
+            self._under_way = False
+            if self.is_leader:
                 self._start_round(now_ns)
-        elif now_ns >= self._watch_ns():
+        if now_ns >= self._watch_at_ns:
+            self._watch(now_ns)
+
+    def _watch(self, now_ns: int) -> None:
+        """Lead on if no token came for too long: soon if all that time something waited for it, else later."""
+        if self.is_leader:
+            # A leader that neither rests nor has a round under way lost its thread.
+            if self._start_ns is None and not self._under_way:
+                self._start_ns = now_ns
+        elif self.plan.level and not self._host.leads(self.plan.level - 1):
             self._seen_ns = now_ns
-            if self.plan.level == 0 or self._host.leads(self.plan.level - 1):
+        else:
+            is_busy = self._host.is_busy()
+            patience_ns = self._settings.watch_idle_ns + self._settings.watch_idle_ns * self._distance() // 4
+            if (is_busy and self._doubts) or now_ns - self._seen_ns >= patience_ns:
                 if self.leader != self._me:
                     self.skipped.setdefault(self.leader, now_ns)
                 self.become_leader(now_ns)
+            else:
+                self._doubts = is_busy
+        self._watch_at_ns = now_ns + self._settings.watch_busy_ns * (4 + self._distance()) // 4
+
+    def _distance(self) -> int:
+        """How many slots behind the leader this node stands; who is further behind waits longer."""
+        leader_slot = next((index for index, slot in enumerate(self.plan.slots) if self.leader in slot), 0)
+        return (self._slot - leader_slot) % len(self.plan.slots)
+
+    def _see(self, now_ns: int) -> None:
+        """The ring is alive."""
+        self._seen_ns = now_ns
+        self._doubts = False
+        self._watch_at_ns = now_ns + self._settings.watch_busy_ns * (4 + self._slot) // 4
 
     def hurry(self, now_ns: int) -> None:
         """There is something to tell: a leader that rests until the next idle round starts one soon."""
@@ -216,23 +260,9 @@ class Ring:
         self._passed = None
         self._held = None
         self._under_way = False
-        self._seen_ns = now_ns
+        self._see(now_ns)
         self._start_ns = now_ns if start else None
         self.skipped.pop(self._me, None)
-
-    def _watch_ns(self) -> int:
-        """When to doubt the leader: later for those who stand further behind it."""
-        settings = self._settings
-        patience_ns = settings.watch_busy_ns if self._host.is_busy() else settings.watch_idle_ns
-        if self.is_leader:
-            # Nothing to watch; but a leader that is cut off from its own rounds must not sleep for ever.
-            return self._seen_ns + (1 << 60)
-        leader_slot = next((index for index, slot in enumerate(self.plan.slots) if self.leader in slot), 0)
-        distance = (self._slot - leader_slot) % len(self.plan.slots)
-        return self._seen_ns + patience_ns + patience_ns * distance // 4
-
-    def _round_timeout_ns(self) -> int:
-        return self._settings.watch_busy_ns // 2 + len(self.plan.slots) * self._settings.hop_timeout_ns
 
     # Rounds.
 
@@ -240,8 +270,13 @@ class Ring:
         for node in self._awake:
             self.skipped.pop(node, None)
         self._awake.clear()
+        if self.plan.level:
+            # Nobody sends courtesy copies here, so nobody says that it is awake: ask again after a while.
+            retry_ns = now_ns - self._settings.token_idle_ns
+            self.skipped = {node: since_ns for node, since_ns in self.skipped.items() if since_ns > retry_ns}
         self.round += 1
-        self._started_ns = self._seen_ns = now_ns
+        self._started_ns = now_ns
+        self._see(now_ns)
         self._start_ns = None
         self._under_way = True
         made = self._host.begin(now_ns, self.plan.level)
@@ -252,7 +287,7 @@ class Ring:
             term=self.term,
             round=self.round,
             leader=self._me,
-            skipped=tuple(node for node in self.skipped if node not in self._host.gone),
+            skipped=tuple(self.skipped),
         )
         self._pass_on(now_ns, token, self._slot)
 
@@ -260,12 +295,16 @@ class Ring:
         self._under_way = False
         self._passed = None
         self.round_trip_ns = now_ns - self._started_ns
-        self._seen_ns = now_ns
+        self._see(now_ns)
         self._host.complete(now_ns, token)
-        if self._host.is_busy():
+        settings = self._settings
+        if not self._host.is_busy():
+            self._start_ns = self._started_ns + settings.token_idle_ns
+        elif self.plan.level == 0:
             self._start_ns = max(now_ns, self._started_ns + self._host.interval_ns())
         else:
-            self._start_ns = self._started_ns + self._settings.token_idle_ns
+            # There is news only when the ring below has completed a round, which then hurries this one.
+            self._start_ns = max(now_ns, self._started_ns + 2 * settings.token_busy_ns_max)
 
     def _pass_on(self, now_ns: int, token: Token, from_slot: int) -> None:
         """Send a token to the next slot that answers; a full turn brings it home."""
@@ -290,19 +329,18 @@ class Ring:
         skipped, gone = token.skipped, self._host.gone
         nodes = self.plan.slots[slot]
         contact = self._contacts.get(slot)
-        if contact is not None and contact not in skipped and contact not in gone:
+        if contact is not None and contact not in skipped:
             return contact
         for node in nodes:
-            if node in gone:
-                continue
+            # Who left the region and still answers takes part: it may lead, and wants to hear of its own frames.
             if node not in skipped:
                 return node
-            if self.plan.level == 0:
+            if node not in gone:
                 self._messages.append((node, token))
         return None
 
-    def _send(self, now_ns: int, token: Token, slot: int, node: NodeId) -> None:
-        self._passed = _Pass(token, slot, node, 1, now_ns + self._settings.hop_timeout_ns)
+    def _send(self, now_ns: int, token: Token, slot: int, node: NodeId, redirects: int = 0) -> None:
+        self._passed = _Pass(token, slot, node, 1, now_ns + self._settings.hop_timeout_ns, redirects)
         self._messages.append((node, token))
 
     def _try_again(self, now_ns: int) -> None:
@@ -313,6 +351,10 @@ class Ring:
             passed.deadline_ns = now_ns + self._settings.hop_timeout_ns
             self._messages.append((passed.node, passed.token))
             return
+        self._pass_over(now_ns, passed)
+
+    def _pass_over(self, now_ns: int, passed: _Pass) -> None:
+        """Go on without the one who was asked."""
         self._passed = None
         self._contacts.pop(passed.slot, None)
         self.skipped.setdefault(passed.node, now_ns)
@@ -324,6 +366,11 @@ class Ring:
         self._messages.append(
             (NodeId(target), TokenReceipt(self.plan.level, self.plan.number, self.term, round_, leader))
         )
+
+    @property
+    def has_messages(self) -> bool:
+        """Tell whether a token is held or anything waits to be sent."""
+        return self._held is not None or bool(self._messages)
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
         """Pass on what is held, with the state of this moment, and hand over all that is to be sent."""

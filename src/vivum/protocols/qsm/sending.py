@@ -26,6 +26,9 @@ from vivum.wire.tokens import RegionReport
 ViewKey = tuple[int, int]
 """A region view: region and view."""
 
+ENDED_MAX = 4096
+"""Ends of streams that are remembered; a region view so many changes ago was replaced since."""
+
 
 class Sending:
     """All that this node sends."""
@@ -39,22 +42,34 @@ class Sending:
         self._counters = counters
         self._builder = FrameBuilder(settings.frame_bytes_max)
         self._feeds: dict[GroupId, Feed] = {}
+        self._ended: dict[ViewKey, int] = {}
         self._ready: dict[ViewKey, None] = {}
         # Streams that wait for their rate, and until when.
         self._paced: dict[ViewKey, int] = {}
         self._pending_high = 0
+        self._waiting_bytes = 0
 
     # From the application.
 
     def open(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel]) -> RegionSender:
-        """Begin a stream into a region view."""
-        stream = RegionSender(config, destinations, self._settings)
+        """Begin a stream into a region view, or go on with the one that was closed when the view did not concern us."""
+        key = (config.region, config.view)
+        stream = self.streams.get(key)
+        if stream is not None:
+            stream.reopen()
+            return stream
+        stream = RegionSender(config, destinations, self._settings, self._ended.pop(key, 0))
         self.streams[config.region, config.view] = stream
         return stream
 
     def accept(self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
         """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
         size = sum(map(len, payloads))
+        if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
+            raise NotNowError(
+                f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
+                f"waiting_bytes_max={self._settings.waiting_bytes_max}: wait until some are sent"
+            )
         for stream in streams:
             waiting = stream.pending_bytes(group)
             if waiting and waiting + size > self._settings.pending_bytes_max:
@@ -66,6 +81,7 @@ class Sending:
         if feed is None:
             feed = self._feeds[group] = Feed(group)
         first = feed.send(payloads, streams)
+        self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None
             self._measure(stream.pending_bytes(group))
@@ -120,13 +136,15 @@ class Sending:
             if stream.closing_since_ns is None or key in kept:
                 continue
             if stream.is_done:
-                del self.streams[key]
+                self._end(self.streams.pop(key))
             elif now_ns - stream.closing_since_ns >= self._settings.quiesce_ns_max:
                 self.forsake(key)
 
     def forsake(self, key: ViewKey) -> None:
         """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
         stream = self.streams.pop(key)
+        self._end(stream)
+        self._waiting_bytes -= stream.waiting_bytes
         for group, (_, stop, stable) in stream.put.items():
             if stable < stop:
                 self._fail(group, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
@@ -134,16 +152,25 @@ class Sending:
             feed.forsake(stream)
             self._confirm(feed)
 
+    def _end(self, stream: RegionSender) -> None:
+        """Remember where a stream ended: this node may come back to the same region view, and goes on from there."""
+        if stream.next_frame:
+            self._ended[stream.key] = stream.next_frame
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
     def lose_everything(self) -> None:
         """This life is over. What was not confirmed is reported."""
         for feed in self._feeds.values():
             if feed.stable < feed.next_message:
                 self._fail(feed.group, feed.stable, feed.next_message, "this node was dropped from the domain")
         self.streams.clear()
+        self._ended.clear()
         self.repairs.clear()
         self._feeds.clear()
         self._ready.clear()
         self._paced.clear()
+        self._waiting_bytes = 0
 
     # Time.
 
@@ -189,7 +216,9 @@ class Sending:
             before: Sequence[RegionSender] = ()
             if stream.next_frame == 0:
                 before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
+            waiting = stream.waiting_bytes
             sequence = stream.pack(builder, before)
+            self._waiting_bytes -= waiting - stream.waiting_bytes
             data = builder.seal(Kind.DATA, domain, *me, RegionId(key[0]), ViewNumber(key[1]), sequence, now_ns)
             stream.sealed(data, now_ns)
             datagrams += [Datagram(where, data) for where in stream.destinations]

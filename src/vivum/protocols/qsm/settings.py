@@ -58,6 +58,12 @@ class QsmSettings:
         why="Enough to fill the window at once after it opens.",
         effect="At the limit a message of that group is refused and the caller waits. More only adds delay.",
     )
+    waiting_bytes_max: int = setting(
+        16 * 1024 * 1024,
+        unit="bytes",
+        why="A second and more at the rate of a 100 Mb/s link, shared by however many groups.",
+        effect="At the limit of all groups together a message is refused and the caller waits.",
+    )
     streams_max: int = setting(
         65536,
         unit="streams",

@@ -11,7 +11,7 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported
 from vivum.protocols.reference.settings import ReferenceSettings
-from vivum.wire.codec import BEYOND, DUPLICATE, FLAG_MORE, Frame, SequenceWindow
+from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
 
@@ -125,18 +125,19 @@ class IncomingStream:
 
     def _deliver(self, frame: Frame, output: Output) -> None:
         for group, first, flags, payloads in frame.messages():
+            if flags and group == self.group and first + len(payloads) > self._next_message:
+                # A message under way below was skipped with its rest: not refused for what comes now.
+                self._joiner.forget_below(self.sender, group, first)
+                first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
+                if not payloads:
+                    # If the last piece has come and the message is not whole (refused, or its beginning was skipped),
+                    # this is one past it.
+                    self._report_gap(first, output)
+                    continue
             if group != self.group or first < self._next_message:
                 # A sender that breaks its own numbering: what it says cannot be delivered in order.
                 self._counters.frames_refused_state += 1
                 continue
-            if flags:
-                whole = self._joiner.add(self.sender, group, first, flags, payloads[0])
-                if whole is None:
-                    if not flags & FLAG_MORE:
-                        # The last piece has come and the message is not whole: refused, or its beginning was skipped.
-                        self._report_gap(first + 1, output)
-                    continue
-                payloads = [whole]
             if first > self._next_message:
                 self._report_gap(first, output)
             self._next_message = first + len(payloads)
@@ -147,5 +148,5 @@ class IncomingStream:
             self._counters.messages_lost += message - self._next_message
             output.events.append(GapReported(self.group, self.sender, self._next_message, message))
             # A large message whose rest is behind the gap will never be whole.
-            self._joiner.forget(self.sender, self.group)
+            self._joiner.forget_below(self.sender, self.group, message)
             self._next_message = message

@@ -1,0 +1,1 @@
+"""Worlds for QSM that are harder than those of the swarm, and what must be true of them at the end."""

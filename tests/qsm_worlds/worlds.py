@@ -1,0 +1,66 @@
+"""Worlds of QSM made up from seeds, and how to run one with every check."""
+
+import msgspec
+
+from qsm_worlds.aftermath import Aftermath
+from vivum.checkers.registry import CheckerSet
+from vivum.core.randomness import RandomSource
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.sim.scenario import Duration, FaultSpec, Scenario, TrafficSpec
+from vivum.sim.swarm import make_up
+from vivum.sim.world import Result, World
+
+LONG_NS = 25 * SECOND
+
+
+def run_checked(scenario: Scenario, seed: int) -> tuple[Result, list[str]]:
+    """Run a world; return what all checkers and `Aftermath` found."""
+    aftermath = Aftermath()
+    result = World(scenario, seed, CheckerSet([aftermath])).run()
+    return result, [str(each) for each in [*result.violations, *aftermath.finish()]]
+
+
+def make_up_long(seed: int, protocol: str = "qsm") -> Scenario:
+    """Make the world of a seed longer, with more faults that last longer, so that members are dropped and return."""
+    scenario = make_up(seed, protocol)
+    rng = RandomSource(seed).fork("long")
+    faults: list[FaultSpec] = []
+    for fault in scenario.faults + make_up(seed + 100_000, protocol).faults:
+        lasts = Duration(rng.randint(10 * MILLISECOND, 12 * SECOND))
+        faults.append(
+            msgspec.structs.replace(
+                fault,
+                at=Duration(rng.randint(0, LONG_NS - 1)),
+                lasts=lasts if fault.lasts is not None else None,
+                nodes=tuple(node for node in fault.nodes if node <= scenario.nodes) or (1,),
+                groups=tuple(group for group in fault.groups if group <= scenario.groups.count)
+                or ((1,) if fault.groups else ()),
+                every=Duration(rng.randint(SECOND, 15 * SECOND)) if rng.random() < 0.3 else None,
+            )
+        )
+    return msgspec.structs.replace(
+        scenario, duration=Duration(LONG_NS), faults=tuple(faults), traffic=_at_most(scenario, 20.0)
+    )
+
+
+def make_up_large(seed: int, protocol: str = "qsm") -> Scenario:
+    """Make the world of a seed larger: 12 to 40 nodes in rings of few, so that there are two to five levels of them."""
+    scenario = make_up(seed, protocol)
+    rng = RandomSource(seed).fork("large")
+    nodes = rng.randint(12, 40)
+    return msgspec.structs.replace(
+        scenario,
+        nodes=nodes,
+        duration=Duration(min(scenario.duration, 2 * SECOND)),
+        settings={**scenario.settings, "ring_nodes_max": rng.choice([2, 3, 4, 5, 8])},
+        groups=msgspec.structs.replace(scenario.groups, members=rng.randint(1, nodes)),
+        faults=tuple(each for each in scenario.faults if each.at < 2 * SECOND),
+        traffic=_at_most(scenario, 50.0),
+    )
+
+
+def _at_most(scenario: Scenario, rate: float) -> tuple[TrafficSpec, ...]:
+    return tuple(
+        msgspec.structs.replace(each, rate=rate if each.rate == "max" else min(each.rate, rate))
+        for each in scenario.traffic
+    )
