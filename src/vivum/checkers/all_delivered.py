@@ -3,8 +3,8 @@ network healed.
 
 A message is owed to every stay that began before the send and lasts to the end of the run, in a life that lasts
 to the end. The sender owes it to itself too if it is in the group. Where the view that the message was sent in
-was installed by anybody, only its members are owed it. A debt is paid by delivery in that stay, by
-`MessagesLost` at that receiver, or by `MessagesFailed` at the sender that names the receiver or, as node 0,
+was installed by anybody, only its members are owed it, and not in a later stay. A debt is paid by delivery in that
+stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender that names the receiver or, as node 0,
 nobody. Messages of a life that ended are owed only if it had reported them as `MessagesStable`: who crashed
 cannot tell any more.
 
@@ -35,11 +35,12 @@ from vivum.observe.trace import (
 class _Stay:
     """A stay that lasts so far: when it began, and what it was given or told, by sender's life."""
 
-    __slots__ = ("began", "had", "joined")
+    __slots__ = ("began", "first_view", "had", "joined")
 
     def __init__(self, joined: GroupJoined, began: int) -> None:
         self.joined = joined
         self.began = began
+        self.first_view = 0
         self.had: dict[tuple[int, int], RangeSet] = {}
 
 
@@ -93,6 +94,9 @@ class AllDelivered(Checker):
     def on_view_installed(self, record: ViewInstalled) -> None:
         """Remember the members of a view."""
         self._views.setdefault((record.group, record.view), frozenset(record.members))
+        stay = self._stays.get((record.node, record.incarnation, record.group))
+        if stay is not None and not stay.first_view:
+            stay.first_view = record.view
 
     def on_message_sent(self, record: MessageSent) -> None:
         """Note a debt to all who have joined by now."""
@@ -152,7 +156,7 @@ class AllDelivered(Checker):
         owed = RangeSet()
         for (joins, view), sent in stream.sent.items():
             members = self._views.get((group, view))
-            if joins >= stay.began and (members is None or receiver in members):
+            if joins >= stay.began and (members is None or (receiver in members and view >= stay.first_view)):
                 owed.update(sent)
         for node in (0, stay.joined.node):
             if node in stream.failed:

@@ -6,7 +6,7 @@ streams before it that may not be complete (`BEGIN`), the last frame says that i
 as messages of a group that no topic has.
 
 Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
-is reported.
+is reported, or ends this life if its sender lives.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def streams_before(frame: Frame) -> list[tuple[int, int]]:
 class Chain:
     """One life of one sender."""
 
-    __slots__ = ("_barred", "_counters", "_expected", "_joiner", "sender", "streams")
+    __slots__ = ("_barred", "_counters", "_excused", "_expected", "_joiner", "is_broken", "sender", "streams")
 
     def __init__(self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int]) -> None:
         """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again."""
@@ -59,6 +59,10 @@ class Chain:
         self._joiner = joiner
         self._counters = counters
         self._barred = barred
+        # Groups of which a message was refused here, because its fragments were over a limit.
+        self._excused: set[int] = set()
+        # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
+        self.is_broken = False
 
     def forget_group(self, group: int) -> None:
         """This node left a group: when it comes back, messages may begin anywhere."""
@@ -76,13 +80,14 @@ class Chain:
             return
         if self.streams[0] is stream:
             stream.window.skip_to(stream.window.stop)
-            self._deliver_from(stream, output)
+            if not self.is_broken:
+                self._deliver_from(stream, output)
         self.streams.remove(stream)
         self.deliver(output)
 
     def deliver(self, output: Output) -> None:
         """Deliver all that is in order now."""
-        while self.streams:
+        while self.streams and not self.is_broken:
             stream = self.streams[0]
             self._deliver_from(stream, output)
             if not (len(self.streams) > 1 and stream.closed and stream.delivered >= stream.window.stop):
@@ -94,7 +99,7 @@ class Chain:
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered
-        while number < stop:
+        while number < stop and not self.is_broken:
             frame = held.pop(number, None)
             number += 1
             # A frame that was skipped is not there; what it had is reported when the next message shows the hole.
@@ -113,13 +118,20 @@ class Chain:
                 continue
             expected = self._expected.get(group)
             if flags and (expected is None or first + len(payloads) > expected):
+                refused = self._counters.joins_refused
                 first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
+                if self._counters.joins_refused != refused:
+                    self._excused.add(group)
                 if not payloads:
                     continue
             if expected is not None and first < expected:
                 self._counters.frames_refused_state += 1
                 continue
             if expected is not None and first > expected:
+                if not stream.sender_gone and group not in self._excused:
+                    self.is_broken = True
+                    return
+                self._excused.discard(group)
                 self._counters.messages_lost += first - expected
                 output.events.append(GapReported(GroupId(group), self.sender, expected, first))
             self._expected[group] = first + len(payloads)

@@ -369,6 +369,11 @@ class QsmMachine:
 
     def _keep_house(self) -> None:
         now_ns = self._now_ns
+        if any(chain.is_broken for chain in self._chains.values()):
+            # Others have what nobody gave us, as when we never heard of a view: no going on as if nothing had happened.
+            self.client.start_over(now_ns)
+            self._follow_client()
+            return
         for key, region in list(self.regions.items()):
             for sender, stream in region.streams.items():
                 if stream.is_beyond_help(now_ns):

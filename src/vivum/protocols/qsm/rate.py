@@ -17,6 +17,7 @@ LOSS_PER_MILLE = 30
 LOSSY_PERIODS = 3
 """So many periods in a row must have such loss: a burst, or a member that slept, is no overload."""
 
+START_PER_MILLE = 1500
 DECREASE_PER_MILLE = 950
 INCREASE_STEP_PER_MILLE = 3
 INCREASE_PER_MILLE_MAX = 30
@@ -33,7 +34,10 @@ class RateEstimate:
     __slots__ = (
         "_best",
         "_clean_periods",
+        "_initial",
+        "_is_starting",
         "_lossy_periods",
+        "_own_frames",
         "_period_ns",
         "_received",
         "_repaired",
@@ -42,11 +46,13 @@ class RateEstimate:
     )
 
     def __init__(self, settings: QsmSettings, now_ns: int) -> None:
-        self.rate = 0
+        self.rate = self._initial = settings.rate_initial
+        self._is_starting = True
         self._period_ns = settings.rate_period_ns
         self._since_ns = now_ns
         self._received = 0
         self._repaired = 0
+        self._own_frames = 0
         self._best = 0
         self._lossy_periods = 0
         self._clean_periods = 0
@@ -56,20 +62,29 @@ class RateEstimate:
         self._received += 1
         self._repaired += is_repair
 
-    def update(self, now_ns: int) -> int:
-        """Judge the last period if it is over; return the rate to state."""
+    def update(self, now_ns: int, own_frames: int) -> int:
+        """Judge the last period if it is over; return the rate to state.
+
+        `own_frames` were sent by this node itself so far: the rate is that of all senders together.
+        """
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
+            self._received += own_frames - self._own_frames
+            self._own_frames = own_frames
             # What came at once, before repairs: the most that this node has shown that it can take.
             self._best = max(self._best, (self._received - self._repaired) * SECOND // elapsed_ns)
             is_lossy = self._repaired > 1 and self._repaired * 1000 > self._received * LOSS_PER_MILLE
             self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
-            if self._lossy_periods >= LOSSY_PERIODS:
+            if self._is_starting:
+                # Nobody knows yet what the link takes: half as much again, until it is too much for the first time.
+                self._is_starting = not is_lossy
+                self.rate = max(self._initial, self._best * (START_PER_MILLE if self._is_starting else 980) // 1000)
+            elif self._lossy_periods >= LOSSY_PERIODS:
                 self._lossy_periods = self._clean_periods = 0
                 # From where it was, not from what came: under overload much less comes than the node could take.
                 lowest_rate = self._best * LOWEST_PER_MILLE // 1000
-                self.rate = max(1, lowest_rate, (self.rate or self._best) * DECREASE_PER_MILLE // 1000)
-            elif self.rate and not is_lossy:
+                self.rate = max(1, lowest_rate, self.rate * DECREASE_PER_MILLE // 1000)
+            elif not is_lossy:
                 self._clean_periods += 1
                 growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
                 # Only a little past the best: if there is more to be had, the best will show it and grow.
@@ -95,7 +110,8 @@ class Pacer:
     __slots__ = ("_next_ns", "_rate", "_slack_ns")
 
     def __init__(self, settings: QsmSettings) -> None:
-        self._rate = 0
+        # Until the region has said what it can take.
+        self._rate = settings.rate_initial
         self._next_ns = 0
         self._slack_ns = settings.pacing_slack_ns
 

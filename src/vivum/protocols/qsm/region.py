@@ -233,7 +233,11 @@ class RegionMember:
         requests += self._own_requests(now_ns, token.requests) if level == 0 else self._upward[level - 1]
         if level:
             self._upward[level - 1] = []
-        rate = self._rate.update(now_ns) if level == 0 else self._rates[level - 1]
+        rate = (
+            self._rate.update(now_ns, 0 if self.own is None else self.own.next_frame)
+            if level == 0
+            else self._rates[level - 1]
+        )
         return msgspec.structs.replace(
             token,
             rate=lowest(token.rate, rate),
@@ -444,12 +448,13 @@ class RegionMember:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdicts[sender]
             stream = self.streams.get(sender)
-            if stream is not None and stream.sender_gone:
-                continue
+            # One who has left us, and not died, still answers for what it sent before; but it is not told twice.
+            is_gone = stream is not None and stream.sender_gone
             lacks = missing.get(sender, RangeSet())
             lacks.discard_range(0, verdict.stable)
             now = (verdict.stable, verdict.floor)
-            if now != verdict.reported or lacks or verdict.floor < record.stop or sender in self._asking:
+            is_open = verdict.floor < record.stop and not is_gone
+            if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
                 self.reports.append(
