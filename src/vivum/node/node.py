@@ -63,6 +63,11 @@ class Node:
         """This life of this node; incarnation 0 while it has none."""
         return self._member if self._identity is None else self._identity()
 
+    @property
+    def protocols(self) -> tuple[ProtocolMachine, ...]:
+        """The machines that this node is made of, for those who measure them."""
+        return self._protocols
+
     def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
         """Take bytes that arrived."""
         self._now_ns = now_ns

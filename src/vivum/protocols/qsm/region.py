@@ -88,6 +88,10 @@ class RegionMember:
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
+        # The region decided what the members of the ring that this node leads have not been told yet.
+        self._untold = False
+        # In the last round that this node led, somebody said that it is behind the others.
+        self._lagging = False
         self._asking: set[Member] = set()
         self._rate = RateEstimate(settings, now_ns)
         self._rates = [0 for _ in plans]
@@ -146,8 +150,11 @@ class RegionMember:
         return all(stream.is_settled for stream in self.streams.values()) and (self.own is None or self.own.is_done)
 
     def is_busy(self) -> bool:
-        """Something is unstable or missing here."""
-        if self.own is not None and self.own.confirmed < self.own.next_frame:
+        """Something is unstable or missing here, or members wait to hear that it is not: else they doubt the leader."""
+        if self._untold or self._urgent or self._lagging:
+            return True
+        # Not until all is confirmed: while somebody sleeps, neither the leader nor the others have anything to do.
+        if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
             stream.stable < stream.window.stop or stream.window.prefix < stream.window.stop
@@ -188,6 +195,8 @@ class RegionMember:
     def begin(self, now_ns: int, level: int) -> Token:
         """Make the token of a round that this node leads."""
         self._measure()
+        if level == 0:
+            self._untold = False
         down, self._downward[level] = self._downward[level], []
         token = msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down))
         return self._add(now_ns, token)
@@ -202,9 +211,15 @@ class RegionMember:
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdict(sender)
-            verdict.stable = max(verdict.stable, record.stable)
-            verdict.floor = max(verdict.floor, record.floor)
+            if record.stable > verdict.stable or record.floor > verdict.floor:
+                verdict.stable = max(verdict.stable, record.stable)
+                verdict.floor = max(verdict.floor, record.floor)
+                self._untold = token.level > 0
             self._apply(now_ns, sender, record, verdict)
+        if token.level == 0:
+            self._urgent = self._lagging = False
+        elif self._untold:
+            self.rings[0].hurry(now_ns)
 
     def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: _Verdict) -> None:
         if sender == self._me:
@@ -346,6 +361,7 @@ class RegionMember:
         self._urgent = bool(token.requests)
         self._rates[level] = token.rate
         if level == 0:
+            self._lagging = any(record.behind != NOBODY for record in token.streams)
             result = (token.streams, token.skipped)
             self._rounds_alike = self._rounds_alike + 1 if result == self._last_result else 0
             self._last_result = result
@@ -425,6 +441,8 @@ class RegionMember:
         floor = min(verdict.stable, behind)
         # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
         floor = min(verdict.stable, max(floor, record.stop - self._settings.cache_frames_max))
+        if floor > verdict.floor or verdict.stable > record.stable:
+            self._untold = True
         verdict.floor = max(verdict.floor, floor)
         self._apply(now_ns, sender, record, verdict)
 

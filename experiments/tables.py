@@ -1,0 +1,42 @@
+"""Tables of results in Markdown, written into the page of an experiment between two marks."""
+
+from pathlib import Path
+
+from experiments.description import ColumnSpec, Experiment
+from experiments.results import Outcome
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
+    """Make the table of an experiment, and name the code that gave its numbers."""
+    columns = experiment.table
+    lines = [
+        "| " + " | ".join(each.heading for each in columns) + " |",
+        "|" + "---:|" * len(columns),
+        *("| " + " | ".join(_cell(each, outcome) for each in columns) + " |" for outcome in outcomes),
+    ]
+    codes = sorted({f"{each.commit} (sources {each.source})" for each in outcomes})
+    measure = experiment.measure
+    seeds = ", ".join(map(str, experiment.seeds))
+    lines += ["", f"Commit {', '.join(codes)}; measured for {measure.duration} after {measure.warm_up}; seed {seeds}."]
+    return "\n".join(lines)
+
+
+def _cell(column: ColumnSpec, outcome: Outcome) -> str:
+    value = outcome.axes.get(column.value, outcome.numbers.get(column.value, getattr(outcome, column.value, None)))
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    return f"{value * column.scale:,.{column.decimals}f}"
+
+
+def write_into(page: Path, table: str) -> None:
+    """Put a table into a page, in the place of the one that is there."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise ValueError(f"{page}: has no '{BEGIN}' and '{END}' to write between")
+    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")

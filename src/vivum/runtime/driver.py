@@ -1,0 +1,176 @@
+"""Lets an asyncio event loop drive a node over UDP: drain, classify, handle, pull, send, one timer.
+
+The order of handling decides the behaviour under load (seed 004, sections 4 and 6): sockets are drained into memory
+first, tokens and views are handled before repairs and these before data, and only then new data is pulled, as far
+as the kernel takes it. A quantum bounds what is drained at once, so that timers fire on time.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from socket import socket
+
+from vivum.core.ids import Endpoint
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ChannelClosed,
+    ChannelOpened,
+    Command,
+    Datagram,
+    Delivery,
+    Event,
+    Machine,
+    Output,
+)
+from vivum.runtime.udp import UdpPort
+from vivum.wire.kinds import priority_of
+
+DRAIN_DATAGRAMS_MAX = 512
+"""Datagrams taken from one socket before anything is handled: some milliseconds of work."""
+
+ROOM_BYTES = 1 << 20
+"""New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
+
+
+class Driver:
+    """Runs one node on the current event loop."""
+
+    def __init__(
+        self,
+        node: Machine,
+        port: UdpPort,
+        on_delivery: Callable[[Delivery], None],
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self._node = node
+        self._port = port
+        self._on_delivery = on_delivery
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns: int | None = None
+        self._unsent: deque[Datagram] = deque()
+        self._readers: set[socket] = set()
+        self._writing = False
+        self._pumping = False
+        # Wall-clock time that never goes back: protocols compare it, people read it.
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._closed = False
+
+    @property
+    def now_ns(self) -> int:
+        """The time that the node sees."""
+        return self._epoch_ns + time.monotonic_ns()
+
+    def start(self) -> None:
+        """Begin to listen, and let the node say what it has to say."""
+        self._watch_sockets()
+        self.pump()
+
+    def submit(self, command: Command) -> None:
+        """Hand a command of the application to the node. Raises what the node raises."""
+        self._node.submit(self.now_ns, command)
+        self.pump()
+
+    def close(self) -> None:
+        """Stop driving and close the sockets. May be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for each in self._readers:
+            self._loop.remove_reader(each)
+        if self._writing:
+            self._loop.remove_writer(self._port.sockets[0])
+        self._port.close()
+
+    def _watch_sockets(self) -> None:
+        for each in self._port.sockets:
+            if each not in self._readers:
+                self._readers.add(each)
+                self._loop.add_reader(each, partial(self._on_readable, each))
+
+    def _on_readable(self, _: socket) -> None:
+        """Drain every socket, not only the one that woke us: a token may wait in another."""
+        drained: tuple[list[tuple[Endpoint, bytes]], ...] = ([], [], [])
+        for each in list(self._readers):
+            for source, data in self._port.receive(each, DRAIN_DATAGRAMS_MAX):
+                drained[priority_of(data)].append((source, data))
+        node, now_ns = self._node, self.now_ns
+        for batch in drained:
+            for source, data in batch:
+                node.on_datagram(now_ns, source, data)
+        self.pump()
+
+    def pump(self) -> None:
+        """Pull and carry out all that the node wants done, then set the timer."""
+        if self._pumping or self._closed:
+            # A callback of the application submitted something: the loop below will see it.
+            return
+        self._pumping = True
+        try:
+            while (output := self._node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
+                self._carry_out(output)
+                if self._is_closed():
+                    return
+        finally:
+            self._pumping = False
+        self._set_timer()
+
+    def _is_closed(self) -> bool:
+        # As a method, since a callback may have closed us since the last look.
+        return self._closed
+
+    def _carry_out(self, output: Output) -> None:
+        for event in output.events:
+            if type(event) is ChannelOpened:
+                self._port.listen(event.channel)
+                self._watch_sockets()
+            elif type(event) is ChannelClosed:
+                self._port.unlisten(event.channel)
+            if self._on_event is not None:
+                self._on_event(event)
+        if output.datagrams:
+            self._send(output.datagrams)
+        for delivery in output.deliveries:
+            self._on_delivery(delivery)
+
+    def _send(self, datagrams: list[Datagram]) -> None:
+        if self._unsent:
+            self._unsent.extend(datagrams)
+            return
+        taken = self._port.send(datagrams)
+        if taken < len(datagrams):
+            self._unsent.extend(datagrams[taken:])
+            self._writing = True
+            self._loop.add_writer(self._port.sockets[0], self._on_writable)
+
+    def _on_writable(self) -> None:
+        waiting = list(self._unsent)
+        taken = self._port.send(waiting)
+        for _ in range(taken):
+            self._unsent.popleft()
+        if not self._unsent:
+            self._writing = False
+            self._loop.remove_writer(self._port.sockets[0])
+            self.pump()
+
+    def _set_timer(self) -> None:
+        deadline_ns = self._node.next_deadline_ns()
+        if deadline_ns == self._timer_ns:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_ns = deadline_ns
+        if deadline_ns is not None:
+            delay_s = max(0, deadline_ns - self.now_ns) / 1e9
+            self._timer = self._loop.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_ns = None
+        self._node.on_timer(self.now_ns)
+        self.pump()

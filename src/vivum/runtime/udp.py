@@ -1,0 +1,225 @@
+"""UDP for one node: a unicast socket, and multicast channels on one interface.
+
+Datagrams go out in as few calls as the kernel allows: with `UDP_SEGMENT` one call carries a run of equal datagrams
+to one destination, with `UDP_GRO` one call returns several. Both are tried once and left alone where the kernel has
+neither. Frames tell their own length, so what the kernel joined needs no cutting here.
+
+Losses on one machine or a local network happen in the receive buffer, so a large one is asked for, and what was
+granted is read back (`receive_buffer_bytes`): windows are sized by it.
+"""
+
+import errno
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+
+from vivum.core.errors import HostError, UsageError
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import Datagram
+
+UDP_SEGMENT = 103
+UDP_GRO = 104
+IP_MULTICAST_ALL = 49
+SO_RCVBUFFORCE = 33
+SO_SNDBUFFORCE = 32
+
+SEGMENTS_MAX = 64
+"""The most datagrams that the kernel takes in one UDP_SEGMENT call (UDP_MAX_SEGMENTS of older kernels)."""
+
+SEGMENTED_BYTES_MAX = 65_000
+"""The most bytes in one such call: all of it must fit one IP packet before it is cut."""
+
+RECEIVE_BYTES = 65_536
+MEMBERSHIPS_MAX = 20
+"""Channels that one socket may join: the kernel's default igmp_max_memberships. Further ones get another socket."""
+
+_SEGMENT_SIZE = struct.Struct("=H")
+_MEMBERSHIP = struct.Struct("=4s4s")
+
+
+class UdpPort:
+    """The sockets of one node. Non-blocking; the driver waits."""
+
+    def __init__(
+        self, domain: int, interface: str = "127.0.0.1", *, port: int = 0, buffer_bytes: int = 8 * 1024 * 1024
+    ) -> None:
+        """Open the sockets on the interface with this IPv4 address.
+
+        `port` is for unicast, 0 lets the system choose. The multicast port and addresses follow from the domain's tag,
+        so that two domains on one network do not even share them.
+        """
+        self._interface = _packed(interface)
+        self._domain = domain
+        self._buffer_bytes = buffer_bytes
+        self._group_port = 20_000 + domain % 20_000
+        self._channels: dict[Channel, socket.socket] = {}
+        self._listeners: list[socket.socket] = []
+        self._addresses: dict[Channel, tuple[str, int]] = {}
+        self._closed = False
+        self._socket = self._open((interface, port))
+        try:
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._interface)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+        except OSError as error:
+            self._socket.close()
+            raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
+        self.endpoint = Endpoint(*self._socket.getsockname())
+        self.can_segment = _accepts(self._socket, UDP_SEGMENT)
+        self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+    def _open(self, address: tuple[str, int]) -> socket.socket:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            if address[1] == self._group_port:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                # Only what this socket joined, not what others on this computer did.
+                made.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
+            made.bind(address)
+        except OSError as error:
+            made.close()
+            where = f"{address[0] or '*'}:{address[1]}"
+            advice = "choose another port" if error.errno == errno.EADDRINUSE else "is it an address of this computer?"
+            raise HostError(f"cannot open UDP {where}: {error.strerror}; {advice}") from error
+        _grow(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, self._buffer_bytes)
+        _grow(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, self._buffer_bytes)
+        _accepts(made, UDP_GRO, 1)
+        return made
+
+    # Channels.
+
+    def address_of(self, channel: Channel) -> tuple[str, int]:
+        """Map a channel to its multicast address: 239/8 is for use inside an organisation (RFC 2365)."""
+        known = self._addresses.get(channel)
+        if known is None:
+            if not 0 <= channel < 1 << 16:
+                raise UsageError(f"channel {channel} has no multicast address; channels are 0 to 65535")
+            known = (f"239.{self._domain % 254 + 1}.{channel >> 8}.{channel & 255}", self._group_port)
+            self._addresses[channel] = known
+        return known
+
+    def listen(self, channel: Channel) -> None:
+        """Hear a channel from now on."""
+        if channel in self._channels:
+            return
+        crowd = dict.fromkeys(self._listeners, 0)
+        for listener in self._channels.values():
+            crowd[listener] += 1
+        free = next((listener for listener, count in crowd.items() if count < MEMBERSHIPS_MAX), None)
+        if free is None:
+            free = self._open(("", self._group_port))
+            self._listeners.append(free)
+        self._set_membership(free, socket.IP_ADD_MEMBERSHIP, channel)
+        self._channels[channel] = free
+
+    def unlisten(self, channel: Channel) -> None:
+        """Hear a channel no more."""
+        listener = self._channels.pop(channel, None)
+        if listener is not None:
+            self._set_membership(listener, socket.IP_DROP_MEMBERSHIP, channel)
+
+    def _set_membership(self, listener: socket.socket, option: int, channel: Channel) -> None:
+        group = socket.inet_aton(self.address_of(channel)[0])
+        try:
+            listener.setsockopt(socket.IPPROTO_IP, option, _MEMBERSHIP.pack(group, self._interface))
+        except OSError as error:
+            raise HostError(f"channel {channel} cannot be joined or left: {error.strerror}") from error
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All sockets that may have something to read."""
+        return [self._socket, *self._listeners]
+
+    # In and out.
+
+    def receive(self, source: socket.socket, datagrams_max: int) -> Iterator[tuple[Endpoint, bytes]]:
+        """Drain a socket, as far as there is anything and up to a bound. Our own multicasts are left out."""
+        own = self.endpoint
+        for _ in range(datagrams_max):
+            try:
+                data, address = source.recvfrom(RECEIVE_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionRefusedError:
+                # An earlier datagram of ours met a closed port; this socket is fine.
+                continue
+            endpoint = Endpoint(*address)
+            if endpoint != own:
+                yield endpoint, data
+
+    def send(self, datagrams: Sequence[Datagram]) -> int:
+        """Hand datagrams to the kernel in their order; return how many it took before it had no more room.
+
+        What is too large or has no route is dropped, as the network would: the protocol repairs or gives up.
+        """
+        index = 0
+        while index < len(datagrams):
+            stop = self._run(datagrams, index) if self.can_segment else index + 1
+            first = datagrams[index]
+            where = first.destination
+            address = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
+            try:
+                if stop - index > 1:
+                    size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
+                    self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
+                else:
+                    self._socket.sendto(first.data, address)
+            except (BlockingIOError, InterruptedError):
+                return index
+            except OSError as error:
+                if error.errno == errno.ENOBUFS:
+                    return index
+                if error.errno == errno.EINVAL and stop - index > 1:
+                    # This path does not take segments after all.
+                    self.can_segment = False
+                    continue
+                if error.errno not in (errno.EMSGSIZE, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED):
+                    raise HostError(f"cannot send to {address[0]}:{address[1]}: {error.strerror}") from error
+            index = stop
+        return index
+
+    @staticmethod
+    def _run(datagrams: Sequence[Datagram], start: int) -> int:
+        """Find the end of a run that one call can carry: one destination, equal sizes, the last may be shorter."""
+        first = datagrams[start]
+        size = len(first.data)
+        total = size
+        stop = start + 1
+        while stop < len(datagrams) and stop - start < SEGMENTS_MAX:
+            each = datagrams[stop]
+            total += len(each.data)
+            if each.destination != first.destination or len(each.data) > size or total > SEGMENTED_BYTES_MAX:
+                break
+            stop += 1
+            if len(each.data) < size:
+                break
+        return stop
+
+    def close(self) -> None:
+        """Close all sockets. May be called again."""
+        for each in [] if self._closed else self.sockets:
+            each.close()
+        self._closed = True
+
+
+def _packed(interface: str) -> bytes:
+    try:
+        return socket.inet_pton(socket.AF_INET, interface)
+    except OSError as error:
+        raise UsageError(f"{interface!r} is not an IPv4 address of an interface; try 127.0.0.1") from error
+
+
+def _accepts(made: socket.socket, option: int, value: int = 0) -> bool:
+    try:
+        made.setsockopt(socket.IPPROTO_UDP, option, value)
+    except OSError:
+        return False
+    return True
+
+
+def _grow(made: socket.socket, force: int, ask: int, size: int) -> None:
+    """Ask for a large buffer: past the system's limit where we may, up to it otherwise."""
+    try:
+        made.setsockopt(socket.SOL_SOCKET, force, size)
+    except OSError:
+        made.setsockopt(socket.SOL_SOCKET, ask, size)

@@ -1,0 +1,201 @@
+"""Nodes over real sockets on this machine: the driver, multicast, segmentation, timers."""
+
+import asyncio
+import random
+import select
+from collections import defaultdict
+
+import pytest
+
+from vivum.core.errors import HostError, UsageError
+from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId
+from vivum.core.machine import Datagram, Delivery
+from vivum.node.node import Node
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import JoinGroup, SendMessages
+from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.qsm.machine import QsmMachine
+from vivum.protocols.reference.machine import ReferenceMachine
+from vivum.runtime.driver import Driver
+from vivum.runtime.udp import UdpPort
+from vivum.wire.gate import Gate, domain_tag
+
+TIMEOUT_S = 20
+GROUP = GroupId(7)
+
+
+@pytest.fixture
+def domain(request: pytest.FixtureRequest) -> int:
+    """A domain of its own for each test: what one test sends no other hears."""
+    return domain_tag(request.node.nodeid)
+
+
+class Inbox:
+    """Collects payloads by sender, and wakes who waits for so many of them."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[NodeId, list[bytes]] = defaultdict(list)
+        self._changed = asyncio.Event()
+
+    def __call__(self, delivery: Delivery) -> None:
+        self.payloads[delivery.sender.node] += delivery.payloads
+        self._changed.set()
+
+    async def wait_for(self, sender: int, count: int) -> list[bytes]:
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(self.payloads[NodeId(sender)]) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.payloads[NodeId(sender)]
+
+
+def test_two_nodes_exchange_messages_over_real_multicast(domain: int) -> None:
+    async def scenario() -> None:
+        ports = {NodeId(number): UdpPort(domain) for number in (1, 2, 3)}
+        endpoints = {node: port.endpoint for node, port in ports.items()}
+        inboxes, drivers = {}, {}
+        for node, port in ports.items():
+            member, counters = Member(node, Incarnation(1)), Counters()
+            gate = Gate(domain, counters, member)
+            machine = ReferenceMachine(member, endpoints, gate, random.Random(node))
+            inboxes[node] = Inbox()
+            drivers[node] = Driver(Node(member, gate, [machine], counters), port, inboxes[node])
+            drivers[node].start()
+            drivers[node].submit(JoinGroup(GROUP, Channel(7), frozenset(ports)))
+        sent = [bytes([number % 256]) * (number % 3000) for number in range(300)]
+        try:
+            for start in range(0, len(sent), 30):
+                drivers[NodeId(1)].submit(SendMessages(GROUP, sent[start : start + 30]))
+            for node in ports:
+                assert await inboxes[node].wait_for(1, len(sent)) == sent
+        finally:
+            for driver in drivers.values():
+                driver.close()
+
+    asyncio.run(scenario())
+
+
+def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: int) -> None:
+    async def scenario() -> None:
+        service_port = UdpPort(domain)
+        service_member, service_counters = Member(NodeId(999), Incarnation(1)), Counters()
+        service_gate = Gate(domain, service_counters, service_member)
+        service = Node(service_member, service_gate, [ServiceMachine(service_member, service_gate)], service_counters)
+        drivers = [Driver(service, service_port, lambda _: None)]
+        machines, inboxes = [], []
+        for number in (1, 2, 3, 4):
+            port, counters = UdpPort(domain), Counters()
+            nobody = Member(NodeId(number), Incarnation(0))
+            gate = Gate(domain, counters, nobody)
+            rng = random.Random(number)
+            client = MembershipClient(
+                f"process {number}", NodeId(number), port.endpoint, [service_port.endpoint], gate, rng
+            )
+            machines.append(QsmMachine(client, gate))
+            inboxes.append(Inbox())
+            drivers.append(Driver(Node(nobody, gate, [machines[-1]], counters), port, inboxes[-1]))
+        try:
+            for driver in drivers:
+                driver.start()
+            for driver in drivers[1:]:
+                driver.submit(JoinGroup(GROUP, Channel(0), ()))
+            async with asyncio.timeout(TIMEOUT_S):
+                # Virtual time cannot serve here: these are real sockets.
+                while any(len(machine.client.members_of(GROUP)) < 4 for machine in machines):
+                    await asyncio.sleep(0.01)
+            sent = [f"message {number}".encode() * 50 for number in range(500)]
+            drivers[1].submit(SendMessages(GROUP, sent))
+            drivers[2].submit(SendMessages(GROUP, sent[:100]))
+            for inbox in inboxes:
+                assert await inbox.wait_for(1, len(sent)) == sent
+                assert await inbox.wait_for(2, 100) == sent[:100]
+        finally:
+            for driver in drivers:
+                driver.close()
+
+    asyncio.run(scenario())
+
+
+def hear(port: UdpPort, last: bytes) -> list[bytes]:
+    """Take what comes, until a datagram ends with `last`: the kernel may deliver a moment after the send."""
+    heard: list[bytes] = []
+    while not (heard and heard[-1].endswith(last)):
+        readable, _, _ = select.select(port.sockets, [], [], TIMEOUT_S)
+        assert readable, f"{last!r} did not come; heard {heard!r}"
+        for each in readable:
+            heard += [data for _, data in port.receive(each, 100)]
+    return heard
+
+
+def test_segments_and_single_datagrams_arrive_alike(domain: int) -> None:
+    with_segments, without, receiver = UdpPort(domain), UdpPort(domain), UdpPort(domain)
+    try:
+        without.can_segment = False
+        target = receiver.endpoint
+        datagrams = [Datagram(target, bytes([number]) * 500) for number in range(10)] + [Datagram(target, b"short")]
+        for sender in (with_segments, without):
+            assert sender.send(datagrams) == len(datagrams)
+            assert b"".join(hear(receiver, b"short")) == b"".join(each.data for each in datagrams)
+    finally:
+        for port in (with_segments, without, receiver):
+            port.close()
+
+
+def test_a_port_hears_only_the_channels_that_it_joined_and_not_itself(domain: int) -> None:
+    sender, listener = UdpPort(domain), UdpPort(domain)
+    try:
+        sender.listen(Channel(5))
+        listener.listen(Channel(5))
+        sender.send([Datagram(Channel(6), b"six"), Datagram(Channel(5), b"five")])
+        assert hear(listener, b"five") == [b"five"]
+        listener.listen(Channel(8))
+        listener.unlisten(Channel(5))
+        sender.send([Datagram(Channel(5), b"five"), Datagram(Channel(8), b"eight")])
+        assert hear(listener, b"eight") == [b"eight"]
+        listener.send([Datagram(Channel(5), b"from another")])
+        assert hear(sender, b"from another") == [b"from another"]
+    finally:
+        sender.close()
+        listener.close()
+
+
+def test_more_channels_than_one_socket_may_join_get_another_socket(domain: int) -> None:
+    sender, listener = UdpPort(domain), UdpPort(domain)
+    try:
+        for number in range(50):
+            listener.listen(Channel(number))
+        for number in range(50):
+            sender.send([Datagram(Channel(number), b"channel %d" % number)])
+            assert hear(listener, b"channel %d" % number) == [b"channel %d" % number]
+        assert len(listener.sockets) == 4
+    finally:
+        sender.close()
+        listener.close()
+
+
+def test_a_port_in_use_and_a_foreign_interface_are_told_in_one_sentence(domain: int) -> None:
+    holder = UdpPort(domain)
+    try:
+        with pytest.raises(
+            HostError, match=r"cannot open UDP 127.0.0.1:\d+: Address already in use; choose another port"
+        ):
+            UdpPort(domain, port=holder.endpoint.port)
+        with pytest.raises(HostError, match="is it an address of this computer"):
+            UdpPort(domain, "192.0.2.1")
+        with pytest.raises(UsageError, match="not an IPv4 address"):
+            UdpPort(domain, "localhost")
+        with pytest.raises(UsageError, match="channels are 0 to 65535"):
+            holder.address_of(Channel(1 << 16))
+    finally:
+        holder.close()
+
+
+def test_the_granted_buffer_is_read_back(domain: int) -> None:
+    port = UdpPort(domain, buffer_bytes=1 << 16)
+    try:
+        assert port.receive_buffer_bytes >= 1 << 16
+        assert port.endpoint == Endpoint("127.0.0.1", port.endpoint.port)
+    finally:
+        port.close()
+        port.close()
