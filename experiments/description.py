@@ -2,8 +2,8 @@
 
 A TOML file beside this module. `scenario` has the keys of scenario files (`vivum.sim.scenario`) but for `duration`,
 which follows from `measure`. Each table of `sweep` is a grid: keys are paths into the scenario (`"traffic.0.senders"`),
-or `variant`, which names a table of `variants` that is laid over the scenario; values are lists. The string `"$nodes"`
-stands for the number of nodes. Points are independent of each other and of where they run.
+or `variant`, which names a table of `variants` that is laid over the scenario, or `measure.duration`; values are lists.
+The string `"$nodes"` stands for the number of nodes. Points are independent of each other and of where they run.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ from vivum.core.time import format_duration, parse_duration_ns
 
 FOLDER = Path(__file__).parent
 VARIANT = "variant"
+DURATION = "measure.duration"
 
 Axes = dict[str, Any]
 """Where a point lies: the value on each axis of the sweep."""
@@ -43,7 +44,10 @@ class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PlotSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """One picture: measured `y` over the axis `x`, one line for each value of the axis `by`."""
+    """One picture: measured `y` over `x`, an axis or a measured number, one line for each value of the axis `by`.
+
+    With `only_axes`, of the points of grids with just these axes.
+    """
 
     file: str
     title: str
@@ -55,6 +59,7 @@ class PlotSpec(Struct, forbid_unknown_fields=True, frozen=True):
     log_x: bool = False
     log_y: bool = False
     lines: dict[str, float] = {}
+    only_axes: list[str] = []
 
 
 class ColumnSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -122,12 +127,12 @@ def load(name: str) -> Experiment:
 
 def points(experiment: Experiment, *, quick: bool = False) -> list[Point]:
     """List all points: every combination of every grid, for every seed."""
-    measure = experiment.measure
-    duration = experiment.quick.duration if quick else measure.duration
     found = []
     for grid in experiment.quick.sweep if quick else experiment.sweep:
         for values in product(*grid.values()):
             axes = dict(zip(grid, values, strict=True))
+            measure = experiment.measure
+            duration = experiment.quick.duration if quick else axes.get(DURATION, measure.duration)
             parameters = PointParameters(
                 _scenario_at(experiment, axes),
                 parse_duration_ns(measure.warm_up),
@@ -147,7 +152,7 @@ def _scenario_at(experiment: Experiment, axes: Axes) -> dict[str, Any]:
                 raise UsageError(f"variant {value!r} is unknown; there are {', '.join(experiment.variants)}")
             scenario.update(deepcopy(experiment.variants[value]))
     for path, value in axes.items():
-        if path != VARIANT:
+        if path not in (VARIANT, DURATION):
             _set(scenario, path, value)
     resolved: dict[str, Any] = _resolve(scenario, scenario["nodes"])
     return resolved

@@ -42,6 +42,7 @@ class StreamLog:
         self.sealed = array("q")
         self.stable = array("q")
         self.pending = array("q")
+        self.copies = 1
 
     def note(self, now_ns: int, sealed: int, stable: int) -> None:
         """Take a sample."""
@@ -114,6 +115,7 @@ class Probe:
             for key, stream in self._machine(node).sending.streams.items():
                 log = self._streams.setdefault((node, *key), StreamLog())
                 log.note(now_ns, stream.next_frame, stream.first)
+                log.copies = len(stream.destinations)
         for node in self._world.hosts:
             self._look_at_rings(node)
         if self._samples % CACHE_SAMPLE == 0:
@@ -131,8 +133,10 @@ class Probe:
             for ring in member.rings:
                 if ring.is_leader and ring.round_trip_ns:
                     key, now = (region, ring.plan.level, ring.plan.number), (ring.term, ring.round)
-                    if self._rounds.setdefault(key, now) != now:
-                        self._rounds[key] = now
+                    before = self._rounds.get(key, now)
+                    self._rounds[key] = now
+                    # The first round of a new leader was begun by another one: it cannot tell how long it took.
+                    if before != now and before[0] == now[0]:
                         self._round_trips_ns.setdefault(ring.plan.level, []).append(ring.round_trip_ns)
 
     def _look_at_caches(self) -> None:
@@ -144,9 +148,7 @@ class Probe:
             cached.append(
                 sum(len(stream.cache) for member in machine.regions.values() for stream in member.streams.values())
             )
-            kept.append(
-                sum(len(each.cache) + each.next_frame - each.first for each in machine.sending.streams.values())
-            )
+            kept.append(sum(each.next_frame - each.confirmed for each in machine.sending.streams.values()))
         self._caches.append(max(cached))
         self._kept.append(max(kept))
 
@@ -178,7 +180,7 @@ class Probe:
             numbers[f"latency_us_p{share}"] = _percentile(latencies, share) / MICROSECOND
         numbers["cache_frames_max"] = max(self._caches)
         numbers["sender_frames_max"] = max(self._kept)
-        self._sum_counts(numbers)
+        self._sum_counts(numbers, seconds)
         return numbers
 
     def _sum_streams(self, numbers: Numbers, seconds: float) -> None:
@@ -190,9 +192,11 @@ class Probe:
         numbers["pending_max"] = max((max(log.pending) for log in logs), default=0)
         numbers["ack_ms_mean"] = fmean(times) / MILLISECOND if times else 0.0
         numbers["ack_ms_p99"] = _percentile(times, 99) / MILLISECOND
-        numbers["regions"] = len({key for node in self._world.hosts for key in self._machine(node).regions})
+        numbers["data_datagrams_per_s"] = sum((log.sealed[-1] - log.sealed[0]) * log.copies for log in logs) / seconds
+        clients = [self._machine(node).client for node in self._world.hosts]
+        numbers["regions"] = len({each.own_region.region for each in clients if each.own_region is not None})
 
-    def _sum_counts(self, numbers: Numbers) -> None:
+    def _sum_counts(self, numbers: Numbers, seconds: float) -> None:
         after, before = self._sum_counters(), self._counters_before
         for name in (
             "messages_accepted",
@@ -205,6 +209,9 @@ class Probe:
             "messages_failed",
         ):
             numbers[name] = getattr(after, name) - getattr(before, name)
+        accepted = numbers["messages_accepted"]
+        for name in ("frames", "data_datagrams"):
+            numbers[f"{name}_per_message"] = numbers[f"{name}_per_s"] * seconds / accepted if accepted else 0.0
         losses = self._world.network.losses
         numbers["losses"] = sum(losses.values()) - sum(self._losses_before.values())
         for cause in ("link", "switch queue full", "socket buffer full"):

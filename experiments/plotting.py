@@ -50,9 +50,12 @@ def _series(plot: PlotSpec, outcomes: list[Outcome]) -> Iterator[tuple[str, list
     """One line for each value of the axis `by` and each measured number."""
     groups = list(dict.fromkeys(outcome.axes.get(plot.by) for outcome in outcomes)) if plot.by else [None]
     for group in groups:
-        chosen = [each for each in outcomes if plot.x in each.axes and (not plot.by or each.axes.get(plot.by) == group)]
+        chosen = [each for each in outcomes if not plot.by or each.axes.get(plot.by) == group]
+        if plot.only_axes:
+            chosen = [each for each in chosen if set(each.axes) == set(plot.only_axes)]
         for number, label in plot.y.items():
-            pairs = sorted((each.axes[plot.x], each.numbers[number]) for each in chosen if number in each.numbers)
+            values: list[dict[str, Any]] = [{**each.numbers, **each.axes} for each in chosen]
+            pairs = sorted((each[plot.x], each[number]) for each in values if plot.x in each and number in each)
             if pairs:
                 parts = [part for part in (label, f"{group}" if plot.by else "") if part]
                 yield ", ".join(parts), [x for x, _ in pairs], [y for _, y in pairs]

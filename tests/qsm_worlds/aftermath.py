@@ -1,8 +1,8 @@
 """What QSM promises beyond the checkers that every protocol has, for use after the network healed.
 
-All that a life sent which lasts to the end was confirmed or reported as failed. Nobody was told of a gap in a stream
-whose sender lives: who cannot get what others have starts a new life instead. And all who are in a group stand in the
-same view of it, which has exactly them as members.
+All that a life sent which lasts to the end was confirmed or reported as failed. Nobody was told of a gap in what a
+living sender sent, unless that was told too: who cannot get what others have starts a new life instead. And all who
+are in a group stand in the same view of it, which has exactly them as members.
 """
 
 from collections import Counter
@@ -32,6 +32,7 @@ class Aftermath(Checker):
         self.failed: Counter[str] = Counter()
         self._ended: dict[Life, NodeStopped | NodeStarted] = {}
         self._open: dict[tuple[int, int, int], RangeSet] = {}
+        self._failed: dict[tuple[int, int, int], RangeSet] = {}
         self._lost: list[MessagesLost] = []
         self._views: dict[tuple[int, int, int], ViewInstalled | None] = {}
 
@@ -52,6 +53,8 @@ class Aftermath(Checker):
     def on_messages_failed(self, record: MessagesFailed) -> None:
         self._open[record.node, record.incarnation, record.group].discard_range(record.sequence, record.stop)
         self.failed[record.cause] += record.stop - record.sequence
+        key = (record.node, record.incarnation, record.group)
+        self._failed.setdefault(key, RangeSet()).add_range(record.sequence, record.stop)
 
     def on_messages_lost(self, record: MessagesLost) -> None:
         self._lost.append(record)
@@ -71,11 +74,14 @@ class Aftermath(Checker):
                 what = f"{left.count()} messages in group {group}, the first {left.first()}"
                 self.report(f"{node}.{incarnation} never heard what became of {what}")
         for lost in self._lost:
-            if (lost.sender, lost.sender_incarnation) not in self._ended:
-                if (lost.node, lost.incarnation) not in self._ended:
-                    who = f"{lost.sender}.{lost.sender_incarnation}"
-                    what = f"{lost.sequence} to {lost.stop - 1} of {who}, which lives, in group {lost.group}"
-                    self.report(f"{lost.node}.{lost.incarnation} was told that it lost {what}", lost)
+            sender = (lost.sender, lost.sender_incarnation)
+            if sender in self._ended or (lost.node, lost.incarnation) in self._ended:
+                continue
+            untold = RangeSet([(lost.sequence, lost.stop)])
+            untold.difference_update(self._failed.get((*sender, lost.group), RangeSet()))
+            if untold:
+                what = f"{untold} of {lost.sender}.{lost.sender_incarnation}, which lives, in group {lost.group}"
+                self.report(f"{lost.node}.{lost.incarnation} was told that it lost {what}", lost)
         self._compare_views()
 
     def _compare_views(self) -> None:

@@ -78,11 +78,12 @@ class Chain:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
         if stream not in self.streams:
             return
-        if self.streams[0] is stream:
-            stream.window.skip_to(stream.window.stop)
+        # Those before it were replaced earlier still: nobody sees them through any more.
+        for each in self.streams[: self.streams.index(stream) + 1]:
+            each.window.skip_to(each.window.stop)
             if not self.is_broken:
-                self._deliver_from(stream, output)
-        self.streams.remove(stream)
+                self._deliver_from(each, output)
+            self.streams.remove(each)
         self.deliver(output)
 
     def deliver(self, output: Output) -> None:
@@ -90,7 +91,8 @@ class Chain:
         while self.streams and not self.is_broken:
             stream = self.streams[0]
             self._deliver_from(stream, output)
-            if not (len(self.streams) > 1 and stream.closed and stream.delivered >= stream.window.stop):
+            is_over = stream.is_unwanted or (stream.closed and stream.delivered >= stream.window.stop)
+            if not (is_over and len(self.streams) > 1):
                 return
             # Delivered to its end. The region view keeps it for others; here the next one goes on.
             self.streams.pop(0)

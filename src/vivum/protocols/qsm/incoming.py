@@ -15,6 +15,9 @@ from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
 
+CHECK_NS_MAX = 200_000_000
+"""More than this between two looks at a stream means that the node did not run."""
+
 
 class StreamReceiver:
     """What this node has of one stream."""
@@ -27,6 +30,7 @@ class StreamReceiver:
         "_expected_until_ns",
         "_heard_ns",
         "_highest",
+        "_looked_ns",
         "_placement",
         "_position",
         "_rumour_ns",
@@ -35,11 +39,13 @@ class StreamReceiver:
         "_seen_at_token",
         "_settings",
         "_stuck_at",
-        "_stuck_since_ns",
+        "_stuck_ns",
         "cache",
         "closed",
         "delivered",
+        "given_up_at",
         "held",
+        "is_unwanted",
         "region",
         "sender",
         "sender_gone",
@@ -68,6 +74,10 @@ class StreamReceiver:
         self.stable = 0
         self.closed = False
         self.sender_gone = False
+        # The first frame that this node gave up.
+        self.given_up_at: int | None = None
+        # This node has left all groups of the region view: it takes part for the others' sake.
+        self.is_unwanted = False
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0
@@ -87,7 +97,8 @@ class StreamReceiver:
         self._expected = RangeSet()
         self._expected_until_ns = 0
         self._stuck_at = 0
-        self._stuck_since_ns = now_ns
+        self._stuck_ns = 0
+        self._looked_ns = now_ns
 
     @property
     def is_complete(self) -> bool:
@@ -96,9 +107,11 @@ class StreamReceiver:
 
     @property
     def is_settled(self) -> bool:
-        """Everything that was ever sent is at every member, and no more will come."""
+        """Everything that was ever sent is at every member and delivered here, and no more will come."""
+        if self.is_unwanted:
+            return True
         stop = self.window.stop
-        return (self.closed or self.sender_gone) and self.window.prefix >= stop and self.stable >= stop
+        return (self.closed or self.sender_gone) and self.delivered >= stop and self.stable >= stop
 
     # What arrives.
 
@@ -125,7 +138,8 @@ class StreamReceiver:
             self.closed = self.closed and window.stop > sequence + 1
             self._highest = sequence + 1
             self._heard_ns = now_ns
-        self.held[sequence] = frame
+        if not self.is_unwanted:
+            self.held[sequence] = frame
         if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
             self.cache[sequence] = frame
         return True
@@ -170,7 +184,8 @@ class StreamReceiver:
         known = self._seen_at_token
         if now_ns - self._heard_ns >= self._settings.rumour_ns:
             known = max(known, self._rumour_stop_before)
-        wanted.discard_range(known, 1 << 64)
+        # No more than there is room for: what comes beyond the window is thrown away.
+        wanted.discard_range(min(known, self.window.prefix + self.window.capacity), 1 << 64)
         wanted.difference_update(self._expected)
         self._seen_at_token = self._highest
         if now_ns - self._rumour_ns >= self._settings.rumour_ns:
@@ -197,14 +212,20 @@ class StreamReceiver:
     def is_beyond_help(self, now_ns: int) -> bool:
         """Tell whether the next frame is missing for too long and nobody is obliged to have it any more."""
         prefix = self.window.prefix
+        # Time in which this node slept does not count: what it lacks may lie in its own socket.
+        elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
+        self._looked_ns = now_ns
         if prefix != self._stuck_at or prefix >= self.window.stop:
             self._stuck_at = prefix
-            self._stuck_since_ns = now_ns
+            self._stuck_ns = 0
             return False
-        forgotten = self.sender_gone or prefix < self.stable
-        return forgotten and now_ns - self._stuck_since_ns >= self._settings.give_up_after_ns
+        self._stuck_ns += elapsed_ns
+        forgotten = (self.sender_gone or prefix < self.stable) and not self.is_unwanted
+        return forgotten and self._stuck_ns >= self._settings.give_up_after_ns
 
     def give_up_next(self) -> None:
-        """Skip the gap at the head of the stream."""
+        """Skip the gap at the head of the stream. Its sender may live and have left us: it must not be confirmed."""
         bounds = self.window.missing(1)
+        if self.given_up_at is None:
+            self.given_up_at = bounds[0]
         self.window.skip_to(bounds[1])

@@ -308,10 +308,19 @@ class QsmMachine:
         entered.difference_update(before)
         left = before.copy()
         left.difference_update(now_in)
+        if left:
+            output = self._output
+            output.deliveries = [delivery for delivery in output.deliveries if delivery.group not in left]
         for number in left:
             self._barred[number] = NEVER
             for chain in self._chains.values():
                 chain.forget_group(number)
+        for region in self.regions.values() if left else ():
+            groups = RangeSet.from_bounds(region.config.groups)
+            if all(self._barred.get(number, 0) > region.config.view for number in groups):
+                region.leave()
+                for sender in region.streams:
+                    self._chains[sender].deliver(self._output)
         if self._barred and own is not None:
             self._barred.update((number, own.view) for number in entered if number in self._barred)
         if self.trace is None:

@@ -7,11 +7,12 @@ the window and the network have room, and packs messages of many groups into one
 Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below
 `confirmed` every member has them, those included that slept or lagged, and the application is told.
 
-Invariants: `confirmed <= first <= next_frame`; exactly the frames `first <= n < next_frame` are kept for everybody.
+Invariants: `confirmed <= first <= next_frame`; exactly the frames `confirmed <= n < next_frame` are kept. Caches have
+those below `first` too, unless all who should hold one slept or lost it: then the sender is the last who has it.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
@@ -46,9 +47,6 @@ class RegionSender:
         self.heartbeat_at_ns: int | None = None
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
         self.put: dict[GroupId, list[int]] = {}
-        # Which released frames this node, as a member of the region, still holds for those who lag; and these frames.
-        self.holds: Callable[[int], bool] | None = None
-        self.cache: dict[int, bytes] = {}
         self.pacer = Pacer(settings)
         self.waiting_bytes = 0
         self._settings = settings
@@ -58,7 +56,6 @@ class RegionSender:
         self._frames: deque[bytes] = deque()
         self._stops: deque[list[tuple[GroupId, int]]] = deque()
         self._resent_ns: dict[int, int] = {}
-        self._floor = 0
 
     # Out.
 
@@ -142,15 +139,12 @@ class RegionSender:
     # What the region reports.
 
     def on_report(self, stable: int, floor: int) -> set[GroupId]:
-        """Forget frames that the region has; return the groups of which all members have more messages now."""
+        """Open the window, forget what every member has; return the groups of which all members have more now."""
         changed: set[GroupId] = set()
-        while self.first < stable and self._frames:
-            data = self._frames.popleft()
-            if self.holds is not None and self.holds(self.first):
-                self.cache[self.first] = data
-            self._resent_ns.pop(self.first, None)
-            self.first += 1
+        self.first = max(self.first, min(stable, self.next_frame))
         while self.confirmed < min(floor, self.first):
+            self._frames.popleft()
+            self._resent_ns.pop(self.confirmed, None)
             for group, stop in self._stops.popleft():
                 self.put[group][2] = stop
                 changed.add(group)
@@ -163,11 +157,11 @@ class RegionSender:
         """Find frames that a region lacks, but for those that were just sent again."""
         found = []
         for start, stop in RangeSet.from_bounds(missing).ranges():
-            for number in range(max(start, self.first), min(stop, self.next_frame)):
+            for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
                 before_ns = self._resent_ns.get(number)
                 if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
                     self._resent_ns[number] = now_ns
-                    found.append(self._frames[number - self.first])
+                    found.append(self._frames[number - self.confirmed])
                     if len(found) == frames_max:
                         return found
         return found
@@ -176,20 +170,11 @@ class RegionSender:
         """Find kept frames of these ranges, with their numbers, for a member of our own ring that asks."""
         found: list[tuple[int, bytes]] = []
         for start, stop in RangeSet.from_bounds(bounds).ranges():
-            for number in range(max(start, self._floor), min(stop, self.next_frame)):
+            for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
                 if len(found) == frames_max:
                     return found
-                data = self.cache.get(number) if number < self.first else self._frames[number - self.first]
-                if data is not None:
-                    found.append((number, data))
+                found.append((number, self._frames[number - self.confirmed]))
         return found
-
-    def forget_below(self, floor: int) -> None:
-        """Nobody will ask for frames below any more."""
-        if floor > self._floor:
-            self._floor = floor
-            for number in [number for number in self.cache if number < floor]:
-                del self.cache[number]
 
     @property
     def is_done(self) -> bool:

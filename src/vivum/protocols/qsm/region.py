@@ -64,6 +64,7 @@ class RegionMember:
         self.own: RegionSender | None = None
         self.gone: set[NodeId] = set()
         self.replaced_ns: int | None = None
+        self.is_left = False
         self.repairs: list[tuple[NodeId, bytes | Frame]] = []
         self.reports: list[tuple[Member, RegionReport]] = []
         self.placement = place([member.node for member in config.members], settings.ring_nodes_max)
@@ -81,6 +82,8 @@ class RegionMember:
         self._verdicts: dict[Member, _Verdict] = {}
         # For each level: the result of the last round that this node led there, and requests on their way up and down.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
+        # The streams that were in the token when such a round began: of these, everybody has said what it has.
+        self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
         self._upward: list[list[RepairRequest]] = [[] for _ in plans]
         self._downward: list[list[RepairRequest]] = [[] for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
@@ -104,8 +107,13 @@ class RegionMember:
     def send_by(self, own: RegionSender) -> None:
         """This node sends into the region too: it is one of the holders of its own frames."""
         self.own = own
-        placement, position, holders = self.placement, self._position, self._settings.cache_holders
-        own.holds = lambda frame: placement.holds(*position, frame, holders)
+
+    def leave(self) -> None:
+        """This node has left all groups of this view: it needs nothing of it any more, and still helps."""
+        self.is_left = True
+        for stream in self.streams.values():
+            stream.is_unwanted = True
+            stream.held.clear()
 
     def stream_of(self, sender: Member, now_ns: int) -> StreamReceiver | None:
         """Find or open the stream of a sender; None for ourselves and when there are too many."""
@@ -121,6 +129,7 @@ class RegionMember:
                 self._counters,
                 now_ns,
             )
+            stream.is_unwanted = self.is_left
             self.streams[sender] = stream
             self._on_new_stream(stream)
         return stream
@@ -198,8 +207,9 @@ class RegionMember:
         if level == 0:
             self._untold = False
         down, self._downward[level] = self._downward[level], []
-        token = msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down))
-        return self._add(now_ns, token)
+        token = self._add(now_ns, msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down)))
+        self._begun[level] = {(record.sender, record.incarnation) for record in token.streams}
+        return token
 
     def pass_through(self, now_ns: int, token: Token) -> Token:
         """Learn from a passing token, and add what this node has to say."""
@@ -223,8 +233,6 @@ class RegionMember:
 
     def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: _Verdict) -> None:
         if sender == self._me:
-            if self.own is not None:
-                self.own.forget_below(verdict.floor)
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
@@ -262,10 +270,12 @@ class RegionMember:
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
-        records = [
-            self._record(sender, stream.window.prefix, stream.window.stop, stream.closed)
-            for sender, stream in self.streams.items()
-        ]
+        records = []
+        for sender, stream in self.streams.items():
+            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed)
+            if stream.given_up_at is not None:
+                record = msgspec.structs.replace(record, behind=stream.given_up_at)
+            records.append(record)
         if self.own is not None and self.own.next_frame:
             records.append(self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed))
         return records
@@ -357,7 +367,8 @@ class RegionMember:
         self.absorb(now_ns, token)
         # First: what is decided below must already spare those who were passed over in this very round.
         self._note_absent(level)
-        records = [self._with_absent(level, record) for record in token.streams]
+        begun = self._begun[level] if token.leader == self._me.node else set()
+        records = [self._with_absent(level, self._with_unaware(record, begun)) for record in token.streams]
         self._urgent = bool(token.requests)
         self._rates[level] = token.rate
         if level == 0:
@@ -422,6 +433,13 @@ class RegionMember:
             if node not in absent and node not in self.gone:
                 absent[node] = {sender: verdict.floor for sender, verdict in self._verdicts.items()}
 
+    def _with_unaware(self, record: StreamRecord, begun: set[tuple[int, int]]) -> StreamRecord:
+        """Who passed the token before somebody else told of a stream said nothing of it, and may have nothing of it."""
+        if (record.sender, record.incarnation) in begun:
+            return record
+        sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
+        return merge(record, self._record(sender, 0, 0, closed=False))
+
     def _with_absent(self, level: int, record: StreamRecord) -> StreamRecord:
         if not self._absent[level]:
             return record
@@ -469,7 +487,7 @@ class RegionMember:
             # One who has left us, and not died, still answers for what it sent before; but it is not told twice.
             is_gone = stream is not None and stream.sender_gone
             lacks = missing.get(sender, RangeSet())
-            lacks.discard_range(0, verdict.stable)
+            lacks.discard_range(0, verdict.floor)
             now = (verdict.stable, verdict.floor)
             is_open = verdict.floor < record.stop and not is_gone
             if now != verdict.reported or lacks or is_open or sender in self._asking:

@@ -1,0 +1,113 @@
+"""The swarm of QSM holds: loss to 20 %, bursts, crashes, pauses, partitions, joins and leaves, rings of two nodes up.
+
+Seeds that failed once stand here with what was wrong. Worlds of the plain swarm have 2 to 9 nodes and last seconds;
+long ones drop members, large ones have up to five levels of rings.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from qsm_worlds.worlds import make_up_large, make_up_long, run_checked
+from vivum.cli import main
+from vivum.sim.scenario import Scenario
+from vivum.sim.swarm import make_up, run_swarm
+
+SWARM_SEEDS = 200
+
+
+def make_up_qsm(seed: int) -> Scenario:
+    return make_up(seed, "qsm")
+
+
+def _violations(make: Callable[[int], Scenario], seed: int) -> list[str]:
+    try:
+        return run_checked(make(seed), seed)[1]
+    except Exception as error:
+        return [f"crash: {type(error).__name__}: {error}"]
+
+
+def failures(make: Callable[[int], Scenario], seeds: range) -> dict[int, list[str]]:
+    """Run many worlds on all cores; return what was wrong, by seed."""
+    with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
+        found = pool.map(_violations, [make] * len(seeds), seeds)
+        return {seed: what for seed, what in zip(seeds, found, strict=True) if what}
+
+
+@pytest.mark.slow
+def test_two_hundred_seeds_hold() -> None:
+    assert failures(make_up_qsm, range(1, SWARM_SEEDS + 1)) == {}
+
+
+@pytest.mark.slow
+def test_ten_long_worlds_hold() -> None:
+    assert failures(make_up_long, range(1, 11)) == {}
+
+
+@pytest.mark.slow
+def test_ten_large_worlds_hold() -> None:
+    assert failures(make_up_large, range(1, 11)) == {}
+
+
+@pytest.mark.soak
+def test_two_thousand_seeds_hold() -> None:
+    assert failures(make_up_qsm, range(1001, 3001)) == {}
+
+
+@pytest.mark.soak
+def test_many_long_and_large_worlds_hold() -> None:
+    assert failures(make_up_long, range(100, 300)) == {}
+    assert failures(make_up_large, range(100, 300)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(1, id="delivered in a group that had been left"),
+        pytest.param(10, id="a sender that had left was not told what its old region lacked"),
+        pytest.param(52, id="a node that had jumped over a view went on with a gap"),
+        pytest.param(67, id="a sender came back to a region view from which it had closed its stream"),
+        pytest.param(71, id="a view that was over took with it what waited for an older one"),
+        pytest.param(131, id="nobody held frames of a partition that was passed over, and the sender forgot them"),
+        pytest.param(218, id="confirmed although the leader did not know the stream"),
+        pytest.param(238, id="own message delivered after the group had been left in the same moment"),
+        pytest.param(256, id="gave up what lay in its own socket after a pause"),
+        pytest.param(324, id="given up at a receiver, and confirmed"),
+    ],
+)
+def test_a_seed_that_failed_once_holds(seed: int) -> None:
+    assert run_checked(make_up_qsm(seed), seed)[1] == []
+
+
+def test_the_swarm_of_a_protocol_is_run_and_replayed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["sim", "swarm", "--protocol", "qsm", "--seeds", "2", "--first-seed", "28", "--jobs", "1", "--json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["failed"] == []
+    assert found["first_seed"] == 28
+    assert main(["sim", "run", "swarm:qsm", "--seed", "28", "--json"]) == 0
+    replayed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert replayed["scenario"] == "swarm:qsm"
+    (verdict,) = run_swarm(28, 1, 1, "qsm")
+    assert replayed["trace_hash"] == verdict.trace_hash
+
+
+def test_an_unknown_protocol_is_refused_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "swarm", "--protocol", "qsn"]) == 2
+    assert main(["sim", "run", "swarm:qsn"]) == 2
+    assert "qsm, reference" in capsys.readouterr().err
+
+
+def test_worlds_of_qsm_have_more_loss_and_changing_groups_and_those_of_the_reference_do_not() -> None:
+    scenarios = [make_up_qsm(seed) for seed in range(200)]
+    kinds = {fault.kind for scenario in scenarios for fault in scenario.faults}
+    assert {"leave", "join", "crash", "pause", "partition", "burst"} <= kinds
+    assert max(scenario.network.loss for scenario in scenarios) == 0.2
+    assert {scenario.settings["ring_nodes_max"] for scenario in scenarios} == {2, 3, 4, 25}
+    plain = [make_up(seed) for seed in range(200)]
+    assert not {"leave", "join"} & {fault.kind for scenario in plain for fault in scenario.faults}
