@@ -46,7 +46,8 @@ class QuickSpec(Struct, forbid_unknown_fields=True, frozen=True):
 class PlotSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """One picture: measured `y` over `x`, an axis or a measured number, one line for each value of the axis `by`.
 
-    With `only_axes`, of the points of grids with just these axes.
+    `where` picks points by their axes, `only_axes` those of grids with just these axes. `by_label` has a place, `{}`,
+    for the value of `by`. `lines` are levels to compare with.
     """
 
     file: str
@@ -56,10 +57,12 @@ class PlotSpec(Struct, forbid_unknown_fields=True, frozen=True):
     x_label: str
     y_label: str
     by: str = ""
+    by_label: str = "{}"
     log_x: bool = False
     log_y: bool = False
     lines: dict[str, float] = {}
     only_axes: list[str] = []
+    where: Axes = {}
 
 
 class ColumnSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -156,6 +159,14 @@ def _scenario_at(experiment: Experiment, axes: Axes) -> dict[str, Any]:
             _set(scenario, path, value)
     resolved: dict[str, Any] = _resolve(scenario, scenario["nodes"])
     return resolved
+
+
+def default_of(experiment: Experiment, path: str) -> Any:
+    """Tell what an axis is where a grid leaves it alone; None if the experiment does not say."""
+    where: Any = experiment.measure.duration if path == DURATION else experiment.scenario
+    for step in path.split(".") if path != DURATION else ():
+        where = where[int(step)] if isinstance(where, list) else where.get(step) if isinstance(where, dict) else None
+    return where
 
 
 def _set(scenario: dict[str, Any], path: str, value: Any) -> None:

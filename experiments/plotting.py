@@ -24,8 +24,8 @@ def _draw_one(plot: PlotSpec, outcomes: list[Outcome], path: Path) -> Path:
     figure, axes = plt.subplots(figsize=(7.2, 4.2), dpi=110)
     for label, xs, ys in _series(plot, outcomes):
         axes.plot(xs, ys, marker="o", markersize=4, label=label)
-    for label, value in plot.lines.items():
-        axes.axhline(value, linestyle="--", linewidth=1, color="grey")
+    for (label, value), style in zip(plot.lines.items(), ("--", ":", "-."), strict=False):
+        axes.axhline(value, linestyle=style, linewidth=1.2, color="dimgrey", label=label)
         axes.annotate(
             label, (0.01, value), xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color="dimgrey"
         )
@@ -35,7 +35,7 @@ def _draw_one(plot: PlotSpec, outcomes: list[Outcome], path: Path) -> Path:
     if plot.log_y:
         axes.set_yscale("log")
     else:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)
     axes.grid(alpha=0.3)
@@ -51,11 +51,16 @@ def _series(plot: PlotSpec, outcomes: list[Outcome]) -> Iterator[tuple[str, list
     groups = list(dict.fromkeys(outcome.axes.get(plot.by) for outcome in outcomes)) if plot.by else [None]
     for group in groups:
         chosen = [each for each in outcomes if not plot.by or each.axes.get(plot.by) == group]
-        if plot.only_axes:
-            chosen = [each for each in chosen if set(each.axes) == set(plot.only_axes)]
+        chosen = [each for each in chosen if _is_wanted(plot, each)]
         for number, label in plot.y.items():
             values: list[dict[str, Any]] = [{**each.numbers, **each.axes} for each in chosen]
             pairs = sorted((each[plot.x], each[number]) for each in values if plot.x in each and number in each)
             if pairs:
-                parts = [part for part in (label, f"{group}" if plot.by else "") if part]
+                parts = [part for part in (label, plot.by_label.format(group) if plot.by else "") if part]
                 yield ", ".join(parts), [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _is_wanted(plot: PlotSpec, outcome: Outcome) -> bool:
+    if plot.only_axes and set(outcome.axes) != set(plot.only_axes):
+        return False
+    return all(outcome.axes.get(path) == value for path, value in plot.where.items())

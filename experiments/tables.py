@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.description import ColumnSpec, Experiment
+from experiments.description import ColumnSpec, Experiment, default_of
 from experiments.results import Outcome
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -14,7 +14,7 @@ def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
     lines = [
         "| " + " | ".join(each.heading for each in columns) + " |",
         "|" + "---:|" * len(columns),
-        *("| " + " | ".join(_cell(each, outcome) for each in columns) + " |" for outcome in outcomes),
+        *("| " + " | ".join(_cell(experiment, each, outcome) for each in columns) + " |" for outcome in outcomes),
     ]
     codes = sorted({f"{each.commit} (sources {each.source})" for each in outcomes})
     measure = experiment.measure
@@ -23,8 +23,9 @@ def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _cell(column: ColumnSpec, outcome: Outcome) -> str:
-    value = outcome.axes.get(column.value, outcome.numbers.get(column.value, getattr(outcome, column.value, None)))
+def _cell(experiment: Experiment, column: ColumnSpec, outcome: Outcome) -> str:
+    known = {**outcome.numbers, **outcome.axes, "wall_s": outcome.wall_s, "rss_mb": outcome.rss_mb}
+    value = known.get(column.value, default_of(experiment, column.value))
     if value is None:
         return "–"
     if isinstance(value, str):

@@ -36,6 +36,19 @@ def confirms_what_is_stable(patch: Patch) -> None:
     patch.setattr(RegionSender, "on_report", lambda self, stable, floor: right(self, stable, stable))
 
 
+def forgets_that_news_from_below_is_old(patch: Patch) -> None:
+    """Ours: a ring below that had spoken before the stable point rose was taken to be up to it."""
+    right = RegionMember._decide
+
+    def decide(self: RegionMember, now_ns: int, record: StreamRecord) -> None:
+        right(self, now_ns, record)
+        sender = next(each for each in self._verdicts if each == (record.sender, record.incarnation))
+        verdict = self._verdicts[sender]
+        verdict.floor = max(verdict.floor, min(verdict.stable, record.behind))
+
+    patch.setattr(RegionMember, "_decide", decide)
+
+
 def counts_only_who_knows_the_stream(patch: Patch) -> None:
     """Ours: who passed the token before somebody told of a new stream was taken to have all of it."""
     patch.setattr(RegionMember, "_with_unaware", lambda self, record, begun: record)
@@ -112,6 +125,7 @@ MUTANTS: dict[Callable[[Patch], None], list[int]] = {
     caches_forget_what_is_stable: [9],
     confirms_what_is_stable: [9],
     counts_only_who_knows_the_stream: [218],
+    forgets_that_news_from_below_is_old: [515],
     waits_for_the_fastest: [4],
     skips_what_those_behind_lack: [5, 11],
     ignores_begin_marks: [7, 10],

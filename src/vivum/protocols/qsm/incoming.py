@@ -122,6 +122,7 @@ class StreamReceiver:
             # Behind a stream that must be delivered first. The sender waits for us, as it should.
             self._counters.frames_beyond_window += 1
             return False
+        known = window.stop
         verdict = window.add(sequence)
         if verdict == DUPLICATE:
             self._counters.frames_duplicate += 1
@@ -134,8 +135,9 @@ class StreamReceiver:
             return False
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
+        if sequence >= known:
+            self.closed = False
         if sequence >= self._highest:
-            self.closed = self.closed and window.stop > sequence + 1
             self._highest = sequence + 1
             self._heard_ns = now_ns
         if not self.is_unwanted:

@@ -3,8 +3,6 @@
 One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node speaks for itself;
 above, a leader speaks for the ring below it, with the result of that ring's last round. The leader of the top ring
 decides for the region: what is stable, what caches may forget, what the sender must send again.
-
-Invariants: `stable` and `floor` of a stream never go back; `floor <= stable`.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +21,7 @@ from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.rate import RateEstimate, lowest, share
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.qsm.verdict import Verdict
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
@@ -31,19 +30,6 @@ REQUESTS_MAX = 256
 """Requests that one token carries: some 20 bytes each, so that a token stays a small control frame."""
 
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), 0, (), ())
-
-
-class _Verdict:
-    """What the region decided of a stream, as far as this node knows; and, at a top leader, what it goes by."""
-
-    __slots__ = ("floor", "held_up_by", "held_up_since_ns", "reported", "stable")
-
-    def __init__(self) -> None:
-        self.stable = 0
-        self.floor = 0
-        self.reported = (0, 0)
-        self.held_up_by = 0
-        self.held_up_since_ns = 0
 
 
 class RegionMember:
@@ -79,7 +65,7 @@ class RegionMember:
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
         self._below = [partitions_below(self.placement, level, me.node) for level in range(len(plans))]
-        self._verdicts: dict[Member, _Verdict] = {}
+        self._verdicts: dict[Member, Verdict] = {}
         # For each level: the result of the last round that this node led there, and requests on their way up and down.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
         # The streams that were in the token when such a round began: of these, everybody has said what it has.
@@ -231,17 +217,17 @@ class RegionMember:
         elif self._untold:
             self.rings[0].hurry(now_ns)
 
-    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: _Verdict) -> None:
+    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: Verdict) -> None:
         if sender == self._me:
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
             stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor)
 
-    def _verdict(self, sender: Member) -> _Verdict:
+    def _verdict(self, sender: Member) -> Verdict:
         verdict = self._verdicts.get(sender)
         if verdict is None:
-            verdict = self._verdicts[sender] = _Verdict()
+            verdict = self._verdicts[sender] = Verdict()
         return verdict
 
     def _add(self, now_ns: int, token: Token) -> Token:
@@ -448,31 +434,12 @@ class RegionMember:
         return msgspec.structs.replace(record, behind=min(record.behind, lowest))
 
     def _decide(self, now_ns: int, record: StreamRecord) -> None:
-        """Settle, for the whole region, what is stable and what caches must keep."""
+        """Settle a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        reached, behind = record.prefix, record.behind
-        if reached != NOBODY:
-            if self._is_held_up(now_ns, verdict, record):
-                reached, behind = record.runner_up, min(behind, record.prefix)
-            verdict.stable = max(verdict.stable, min(reached, record.stop))
-        floor = min(verdict.stable, behind)
-        # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
-        floor = min(verdict.stable, max(floor, record.stop - self._settings.cache_frames_max))
-        if floor > verdict.floor or verdict.stable > record.stable:
+        if verdict.decide(now_ns, record, self._settings):
             self._untold = True
-        verdict.floor = max(verdict.floor, floor)
         self._apply(now_ns, sender, record, verdict)
-
-    def _is_held_up(self, now_ns: int, verdict: _Verdict, record: StreamRecord) -> bool:
-        """Tell whether one member alone has held up all others for too long."""
-        if record.runner_up == NOBODY or record.runner_up - record.prefix < self._settings.window_frames // 8:
-            verdict.held_up_by = 0
-            return False
-        if verdict.held_up_by != record.slowest:
-            verdict.held_up_by = record.slowest
-            verdict.held_up_since_ns = now_ns
-        return now_ns - verdict.held_up_since_ns >= self._settings.isolate_after_ns
 
     def _report(self, token: Token, requests: Iterable[RepairRequest]) -> None:
         """Tell every sender what is stable, and what nobody in the region could give."""

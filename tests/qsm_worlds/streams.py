@@ -1,0 +1,82 @@
+"""Streams without a network: what a sender seals, as frames that a receiver can be given one by one."""
+
+from typing import Any
+
+from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import Output
+from vivum.observe.counters import Counters
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.chain import Chain
+from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.placement import place
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import Frame, FrameBuilder, resend, split
+from vivum.wire.fragments import Joiner
+from vivum.wire.kinds import Kind
+
+ALICE = Member(NodeId(1), Incarnation(1))
+ONE, TWO, THREE = GroupId(1), GroupId(2), GroupId(3)
+
+
+def config(region: int = 1, view: int = 1, nodes: int = 3, groups: tuple[int, ...] = (1, 10)) -> RegionConfig:
+    members = tuple(Member(NodeId(node), Incarnation(1)) for node in range(1, nodes + 1))
+    return RegionConfig(RegionId(region), ViewNumber(view), Channel(region), members, tuple(range(nodes)), groups, {})
+
+
+def make_sender(region: int = 1, view: int = 1, next_frame: int = 0, **settings: Any) -> RegionSender:
+    return RegionSender(config(region, view), (Channel(region),), QsmSettings(**settings), next_frame)
+
+
+def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: Any) -> StreamReceiver:
+    """Make what node 2 has of Alice's stream."""
+    placement = place([NodeId(node) for node in range(1, nodes + 1)], 25)
+    made = QsmSettings(**settings)
+    return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), placement, (0, 1), made, Counters(), 0)
+
+
+def make_chain(barred: dict[int, int] | None = None) -> Chain:
+    counters = Counters()
+    return Chain(ALICE, Joiner(Limits(), counters), counters, {} if barred is None else barred)
+
+
+def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:
+    """Let a sender seal one frame."""
+    builder = FrameBuilder(bytes_max)
+    sequence = sender.pack(builder, before)
+    data = builder.seal(Kind.DATA, 1, *ALICE, *sender.key, sequence, now_ns)  # type: ignore[arg-type]
+    sender.sealed(data, now_ns)
+    (frame,) = split(data)
+    return frame
+
+
+def seal_all(sender: RegionSender, before: tuple[RegionSender, ...] = (), bytes_max: int = 1472) -> list[Frame]:
+    frames = []
+    while sender.can_seal:
+        frames.append(seal(sender, before, bytes_max=bytes_max))
+    return frames
+
+
+def frames_of(count: int, region: int = 1, view: int = 1, group: GroupId = ONE, first: int = 0) -> list[Frame]:
+    """Make a stream of so many frames, each with one message of one group, and its end."""
+    sender = make_sender(region, view)
+    frames = []
+    for number in range(first, first + count):
+        sender.feed(group, number, [b"%d" % number])
+        frames.append(seal(sender))
+    sender.close(0)
+    return [*frames, seal(sender)]
+
+
+def again(frame: Frame) -> Frame:
+    """Make the repair of a frame."""
+    (repair,) = split(resend(frame.to_bytes()))
+    return repair
+
+
+def delivered(output: Output) -> list[tuple[int, int]]:
+    """List group and sequence of all messages, in order."""
+    return [
+        (each.group, each.first_sequence + index) for each in output.deliveries for index in range(len(each.payloads))
+    ]

@@ -1,0 +1,137 @@
+"""FIFO across views, and what happens when it cannot be kept."""
+
+from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
+from vivum.core.machine import Output
+from vivum.protocols.commands import GapReported
+
+
+def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
+    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain.add(stream)
+    frames = frames_of(4)
+    for number in (2, 0, 3, 1):
+        stream.on_data(0, frames[number])
+        chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
+
+
+def test_a_stream_waits_for_the_end_of_the_one_before() -> None:
+    chain, output = make_chain(), Output()
+    new, old = make_receiver(view=5), make_receiver(view=3)
+    chain.add(new)
+    chain.add(old)
+    old_frames, new_frames = frames_of(2, view=3), frames_of(2, view=5, first=2)
+    for frame in new_frames[:2]:
+        new.on_data(0, frame)
+    chain.deliver(output)
+    assert delivered(output) == []
+    old.on_data(0, old_frames[0])
+    old.on_data(0, old_frames[1])
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 1)], "the end mark has not come"
+    old.on_data(0, old_frames[2])
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
+
+
+def test_a_token_that_tells_the_end_is_as_good_as_the_mark() -> None:
+    chain, output = make_chain(), Output()
+    old, new = make_receiver(view=3), make_receiver(view=5)
+    chain.add(old)
+    chain.add(new)
+    old.on_data(0, frames_of(1, view=3)[0])
+    new.on_data(0, frames_of(1, view=5, first=1)[0])
+    old.on_status(1, True, 1, 1)
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 1)]
+
+
+def test_a_view_that_is_over_gives_up_the_older_ones_and_keeps_what_it_holds() -> None:
+    chain, output = make_chain(), Output()
+    old, new = make_receiver(view=3), make_receiver(view=5)
+    old.sender_gone = new.sender_gone = True
+    chain.add(old)
+    chain.add(new)
+    first, second, *_ = frames_of(2, view=3)
+    old.on_data(0, second)
+    new.on_data(0, frames_of(1, view=5, first=2)[0])
+    assert first.sequence == 0
+    chain.remove(new, output)
+    assert delivered(output) == [(ONE, 1), (ONE, 2)]
+    assert chain.streams == []
+
+
+def test_a_hole_in_what_a_dead_sender_sent_is_reported() -> None:
+    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain.add(stream)
+    stream.sender_gone = True
+    frames = frames_of(3)
+    stream.on_data(0, frames[0])
+    stream.on_data(0, frames[2])
+    stream.give_up_next()
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 2)]
+    assert output.events == [GapReported(ONE, ALICE, 1, 2)]
+
+
+def test_a_hole_in_what_a_living_sender_sent_breaks_the_chain() -> None:
+    chain, stream, output = make_chain(), make_receiver(view=5), Output()
+    chain.add(stream)
+    older = make_receiver(view=3)
+    chain.add(older)
+    older.on_data(0, frames_of(1, view=3)[0])
+    older.closed = True
+    # A view in between, of which we never heard, had message 1.
+    stream.on_data(0, frames_of(1, view=5, first=2)[0])
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0)]
+    assert output.events == []
+    assert chain.is_broken
+
+
+def test_messages_of_views_before_the_group_was_entered_again_are_not_delivered() -> None:
+    barred: dict[int, int] = {}
+    chain, output = make_chain(barred), Output()
+    old, new = make_receiver(view=3), make_receiver(view=7)
+    chain.add(old)
+    sender = make_sender(view=3)
+    sender.feed(ONE, 0, [b"a"])
+    sender.feed(TWO, 0, [b"b"])
+    barred[ONE] = 7
+    chain.forget_group(ONE)
+    old.on_data(0, seal(sender))
+    chain.deliver(output)
+    assert delivered(output) == [(TWO, 0)]
+    old.closed = True
+    chain.add(new)
+    new.on_data(0, frames_of(1, view=7, first=5)[0])
+    chain.deliver(output)
+    assert delivered(output) == [(TWO, 0), (ONE, 5)]
+    assert output.events == []
+
+
+def test_streams_of_a_view_whose_groups_were_all_left_hold_nothing_up() -> None:
+    chain, output = make_chain(), Output()
+    old, new = make_receiver(view=3), make_receiver(view=7)
+    chain.add(old)
+    chain.add(new)
+    old.on_status(9, False, 0, 0)
+    new.on_data(0, frames_of(1, view=7)[0])
+    chain.deliver(output)
+    assert delivered(output) == []
+    old.is_unwanted = True
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0)]
+
+
+def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
+    chain, output = make_chain(), Output()
+    old, new = make_receiver(view=3), make_receiver(view=5)
+    chain.add(old)
+    chain.add(new)
+    for frame in frames_of(2, view=3):
+        old.on_data(0, frame)
+    for frame in frames_of(2, view=5, first=1):
+        new.on_data(0, frame)
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2)]

@@ -1,0 +1,114 @@
+"""The receiver's side of a stream: what is asked for, served, kept and given up."""
+
+from qsm_worlds.streams import again, frames_of, make_receiver
+from vivum.core.ranges import RangeSet
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.protocols.qsm.incoming import StreamReceiver
+
+MS = MILLISECOND
+
+
+def give(stream: StreamReceiver, frames: list[object], *numbers: int, at: int = 0) -> None:
+    for number in numbers:
+        stream.on_data(at, frames[number])  # type: ignore[arg-type]
+
+
+def ask(stream: StreamReceiver, at: int, left: list[tuple[int, int]] | None = None) -> list[int]:
+    return stream.request(at, RangeSet(left or []), 64).bounds()
+
+
+def test_a_frame_behind_which_others_came_before_the_last_token_is_asked_for() -> None:
+    stream, frames = make_receiver(), frames_of(6)
+    give(stream, frames, 0, 1, 3)
+    # Others came, but since the last token: it may be on its way.
+    assert ask(stream, 1 * MS) == []
+    assert ask(stream, 2 * MS) == [2, 3]
+
+
+def test_frames_known_by_hearsay_alone_are_asked_for_only_when_nothing_came_for_a_while() -> None:
+    stream, frames = make_receiver(), frames_of(6)
+    give(stream, frames, 0)
+    stream.on_status(4, False, 0, 0)
+    assert ask(stream, 1 * MS) == []
+    assert ask(stream, 5 * MS) == []
+    found = [ask(stream, at * MS) for at in range(10, 60, 10)]
+    assert [1, 4] in found
+
+
+def test_what_somebody_took_out_of_the_request_is_expected_and_not_asked_for_twice() -> None:
+    stream, frames = make_receiver(), frames_of(8)
+    give(stream, frames, 0, 3, 5)
+    ask(stream, 1 * MS)
+    assert ask(stream, 2 * MS) == [1, 3, 4, 5]
+    # Frame 4 is still in the token; 1 and 2 were taken out.
+    assert ask(stream, 4 * MS, [(4, 5)]) == [4, 5]
+    assert ask(stream, 10 * MS, [(4, 5)]) == [4, 5]
+    # They did not come: asked for again.
+    assert ask(stream, 40 * MS, [(4, 5)]) == [1, 3, 4, 5]
+
+
+def test_no_more_is_asked_for_than_there_is_room_for() -> None:
+    stream, frames = make_receiver(window_frames=4), frames_of(30)
+    stream.on_status(31, False, 0, 0)
+    found = [ask(stream, at * MS) for at in range(0, 60, 10)]
+    assert [0, 8] in found
+    assert all(bounds in ([], [0, 8]) for bounds in found)
+    give(stream, frames, *range(8), at=60 * MS)
+    assert stream.window.prefix == 8
+
+
+def test_a_frame_that_comes_twice_is_new_once_and_a_wasted_repair_is_counted() -> None:
+    stream, frames = make_receiver(), frames_of(2)
+    assert stream.on_data(0, frames[0])
+    assert not stream.on_data(0, again(frames[0]))
+    assert stream._counters.repairs_wasted == 1
+    assert stream.on_data(0, again(frames[1]))
+    assert stream._counters.repairs_received == 1
+
+
+def test_a_holder_serves_what_it_holds_down_to_the_floor_and_no_more_than_it_may() -> None:
+    stream, frames = make_receiver(nodes=3), frames_of(20)
+    give(stream, frames, *range(20))
+    assert [frame.sequence for frame in stream.serve((3, 6, 9, 11), 64)] == [3, 4, 5, 9, 10]
+    assert [frame.sequence for frame in stream.serve((3, 6, 9, 11), 2)] == [3, 4]
+    stream.on_status(20, False, 20, 5)
+    assert [frame.sequence for frame in stream.serve((3, 6), 64)] == [5]
+    assert min(stream.cache) == 5
+
+
+def test_who_is_no_holder_of_a_frame_does_not_keep_it() -> None:
+    stream, frames = make_receiver(nodes=25), frames_of(400)
+    stream.window.skip_to(0)
+    for number in range(400):
+        stream.on_data(0, frames[number])
+        stream.held.clear()
+    assert len(stream.cache) == 5 * 400 // 25
+
+
+def test_closed_belongs_to_an_end_and_not_to_the_stream_for_ever() -> None:
+    stream, frames = make_receiver(), frames_of(3)
+    stream.on_status(2, True, 0, 0)
+    assert stream.closed
+    give(stream, frames, 0, 1)
+    assert stream.closed
+    # The sender came back to this view.
+    give(stream, frames, 2)
+    assert not stream.closed
+    stream.on_status(2, True, 0, 0)
+    assert not stream.closed, "old news"
+
+
+def test_a_gap_is_given_up_only_when_nobody_must_have_it_and_time_asleep_does_not_count() -> None:
+    stream, frames = make_receiver(), frames_of(3)
+    give(stream, frames, 1)
+    for at in range(100):
+        assert not stream.is_beyond_help(at * 100 * MS), "the sender lives and keeps it"
+    stream.sender_gone = True
+    stream._stuck_ns = 0
+    assert not stream.is_beyond_help(1000 * SECOND)
+    found = [stream.is_beyond_help(1000 * SECOND + at * 100 * MS) for at in range(1, 25)]
+    assert found.count(True) == 24 - found.index(True)
+    assert 15 <= found.index(True) <= 20
+    stream.give_up_next()
+    assert stream.window.prefix == 2
+    assert stream.given_up_at == 0
