@@ -104,3 +104,19 @@ def test_only_members_of_the_view_of_sending_are_owed_where_that_view_is_known()
     history.view("1.1", 2, "1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 2, view=2)
     assert len(_what(history)) == 1
+
+
+def test_a_message_of_a_view_before_a_second_stay_is_not_owed_to_it() -> None:
+    history = History()
+    for life in ("1.1", "2.1"):
+        history.join(life)
+        history.view(life, 1, "1.1", "2.1")
+    history.leave("2.1")
+    history.join("2.1")
+    history.view("2.1", 3, "1.1", "2.1")
+    # The sender does not know yet that the other one left and came back.
+    history.everywhere(["1.1"], "1.1", 1, view=1)
+    assert _what(history) == []
+    history.view("1.1", 3, "1.1", "2.1")
+    history.everywhere(["1.1"], "1.1", 2, view=3)
+    assert _what(history) == ["2.1 never delivered 1 messages of 1.1 in group 1, the first 2, and nobody was told"]

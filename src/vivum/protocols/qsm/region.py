@@ -21,7 +21,7 @@ from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.rate import RateEstimate, lowest, share
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.qsm.verdict import Verdict
+from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
@@ -65,7 +65,7 @@ class RegionMember:
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
         self._below = [partitions_below(self.placement, level, me.node) for level in range(len(plans))]
-        self._verdicts: dict[Member, Verdict] = {}
+        self._verdicts: dict[Member, StreamVerdict] = {}
         # For each level: the result of the last round that this node led there, and requests on their way up and down.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
         # The streams that were in the token when such a round began: of these, everybody has said what it has.
@@ -217,17 +217,17 @@ class RegionMember:
         elif self._untold:
             self.rings[0].hurry(now_ns)
 
-    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: Verdict) -> None:
+    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: StreamVerdict) -> None:
         if sender == self._me:
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
             stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor)
 
-    def _verdict(self, sender: Member) -> Verdict:
+    def _verdict(self, sender: Member) -> StreamVerdict:
         verdict = self._verdicts.get(sender)
         if verdict is None:
-            verdict = self._verdicts[sender] = Verdict()
+            verdict = self._verdicts[sender] = StreamVerdict()
         return verdict
 
     def _add(self, now_ns: int, token: Token) -> Token:

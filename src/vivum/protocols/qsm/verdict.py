@@ -7,7 +7,7 @@ from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 
-class Verdict:
+class StreamVerdict:
     """The decision on one stream, as far as this node knows it; and, at a top leader, what it goes by."""
 
     __slots__ = ("_held_up_by", "_held_up_since_ns", "floor", "reported", "stable")
