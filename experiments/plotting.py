@@ -26,9 +26,6 @@ def _draw_one(plot: PlotSpec, outcomes: list[Outcome], path: Path) -> Path:
         axes.plot(xs, ys, marker="o", markersize=4, label=label)
     for (label, value), style in zip(plot.lines.items(), ("--", ":", "-."), strict=False):
         axes.axhline(value, linestyle=style, linewidth=1.2, color="dimgrey", label=label)
-        axes.annotate(
-            label, (0.01, value), xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color="dimgrey"
-        )
     if plot.log_x:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:,.0f}")
