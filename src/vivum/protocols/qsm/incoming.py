@@ -101,11 +101,6 @@ class StreamReceiver:
         self._looked_ns = now_ns
 
     @property
-    def is_complete(self) -> bool:
-        """Everything that is known to exist is here."""
-        return self.window.prefix >= self.window.stop
-
-    @property
     def is_settled(self) -> bool:
         """Everything that was ever sent is at every member and delivered here, and no more will come."""
         if self.is_unwanted:

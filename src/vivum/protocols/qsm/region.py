@@ -91,7 +91,7 @@ class RegionMember:
     # Streams.
 
     def send_by(self, own: RegionSender) -> None:
-        """This node sends into the region too: it is one of the holders of its own frames."""
+        """This node sends into the region too: tokens carry its own stream, and it serves its own frames."""
         self.own = own
 
     def leave(self) -> None:
