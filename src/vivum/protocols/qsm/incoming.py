@@ -18,6 +18,14 @@ from vivum.wire.kinds import Kind
 CHECK_NS_MAX = 200_000_000
 """More than this between two looks at a stream means that the node did not run."""
 
+NO_DELAY = 1 << 63
+
+DELAY_PERIOD_NS = 20_000_000
+"""The shortest delay in this time is what the queues on the way cost everybody."""
+
+DRIFT_PER_MILLION = 200
+"""How much two clocks may drift apart: two cheap ones, in opposite directions."""
+
 
 class StreamReceiver:
     """What this node has of one stream."""
@@ -26,10 +34,14 @@ class StreamReceiver:
         "_asked",
         "_cache_floor",
         "_counters",
+        "_delay_base_ns",
+        "_delay_low_ns",
+        "_delay_since_ns",
         "_expected",
         "_expected_until_ns",
         "_heard_ns",
         "_highest",
+        "_judged",
         "_looked_ns",
         "_placement",
         "_position",
@@ -50,6 +62,7 @@ class StreamReceiver:
         "sender",
         "sender_gone",
         "stable",
+        "standing_ns",
         "view",
         "window",
     )
@@ -68,8 +81,9 @@ class StreamReceiver:
         self.sender = sender
         self.region = region
         self.view = view
-        # Twice the sender's window: it may be a window ahead of the stable point, and so may we behind it.
-        self.window = SequenceWindow(0, 2 * settings.window_frames)
+        # The sender may be a window ahead of the stable point, and we may be behind it as far as caches reach: what
+        # comes meanwhile is kept, or we would have to ask for all of it again and never catch up.
+        self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
         self.delivered = 0
         self.stable = 0
         self.closed = False
@@ -93,6 +107,14 @@ class StreamReceiver:
         self._rumour_stop = 0
         self._rumour_stop_before = 0
         self._rumour_ns = now_ns
+        # Of frames that came at once, by the clocks of both ends: the lowest delay ever, and since the last look.
+        self._delay_base_ns = NO_DELAY
+        self._delay_low_ns = NO_DELAY
+        self._delay_since_ns = now_ns
+        # How much later than ever even the quickest frame came, or None if there was none: it stood in a queue.
+        self.standing_ns: int | None = None
+        # Below this, frames that did not come at once were counted as lost.
+        self._judged = 0
         self._asked = RangeSet()
         self._expected = RangeSet()
         self._expected_until_ns = 0
@@ -113,7 +135,7 @@ class StreamReceiver:
     def on_data(self, now_ns: int, frame: Frame) -> bool:
         """Take a frame; tell whether it is new."""
         window, sequence = self.window, frame.sequence
-        if len(self.held) > 2 * self._settings.window_frames:
+        if len(self.held) >= self.window.capacity:
             # Behind a stream that must be delivered first. The sender waits for us, as it should.
             self._counters.frames_beyond_window += 1
             return False
@@ -130,6 +152,8 @@ class StreamReceiver:
             return False
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
+        elif now_ns - frame.sent_ns < self._delay_low_ns:
+            self._delay_low_ns = now_ns - frame.sent_ns
         if sequence >= known:
             self.closed = False
         if sequence >= self._highest:
@@ -140,6 +164,20 @@ class StreamReceiver:
         if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
             self.cache[sequence] = frame
         return True
+
+    def measure_delay(self, now_ns: int) -> None:
+        """See whether frames of the last while stood in a queue. The shortest delay counts: bursts come and go."""
+        elapsed_ns = now_ns - self._delay_since_ns
+        if elapsed_ns < DELAY_PERIOD_NS:
+            return
+        self._delay_since_ns = now_ns
+        low_ns, self._delay_low_ns = self._delay_low_ns, NO_DELAY
+        if low_ns == NO_DELAY:
+            self.standing_ns = None
+            return
+        # Clocks drift apart, so what was the shortest delay once is not so for ever.
+        self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
+        self.standing_ns = low_ns - self._delay_base_ns
 
     def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
         """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
@@ -161,8 +199,10 @@ class StreamReceiver:
 
     # Repair.
 
-    def request(self, now_ns: int, left: RangeSet, ranges_max: int) -> RangeSet:
+    def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
         """Tell what to ask for in a passing token, in which `left` of our last request was not served.
+
+        Also tell how many frames were found to be lost since the last time.
 
         A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
         way, or wait in our own socket: it is asked for when nothing new has come for a while. What somebody took
@@ -183,13 +223,18 @@ class StreamReceiver:
             known = max(known, self._rumour_stop_before)
         # No more than there is room for: what comes beyond the window is thrown away.
         wanted.discard_range(min(known, self.window.prefix + self.window.capacity), 1 << 64)
+        lost = 0
+        if known > self._judged:
+            lost = sum(stop - max(start, self._judged) for start, stop in wanted.ranges() if stop > self._judged)
+            self._judged = known
         wanted.difference_update(self._expected)
         self._seen_at_token = self._highest
         if now_ns - self._rumour_ns >= self._settings.rumour_ns:
             self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
             self._rumour_ns = now_ns
-        self._asked = wanted.lowest(ranges_max)
-        return self._asked.copy()
+        # The lowest ones: they hold up what came behind them.
+        self._asked = wanted.head(frames_max).lowest(ranges_max)
+        return self._asked.copy(), lost
 
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
         """Find frames in the cache that somebody asks for."""

@@ -464,12 +464,17 @@ class QsmMachine:
                 self.counters.acks_sent += 1
                 datagrams.append(self._control(me, Kind.ACK, region.config, report, endpoints[sender.node]))
         region.reports.clear()
-        for node, frame in region.repairs:
+        desk = region.desk
+        for node, frame in desk.repairs:
             if node in endpoints:
                 data = frame if isinstance(frame, bytes) else frame.to_bytes()
                 self.sending.repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
                 self.counters.repairs_sent += 1
-        region.repairs.clear()
+        desk.repairs.clear()
+        if desk.for_all:
+            if region.own is not None:
+                self.sending.send_again(now_ns, region.own, desk.for_all.bounds())
+            desk.for_all.clear()
 
     def _make_progress(self, me: Member, datagrams: list[Datagram]) -> None:
         for stream in self._progress:

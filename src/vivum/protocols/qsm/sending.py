@@ -101,14 +101,18 @@ class Sending:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
         for group in stream.on_report(report.stable, report.floor):
             self._confirm(self._feeds[group])
-        frames = stream.resend(report.missing, now_ns, self._settings.repairs_per_token_max)
+        self.send_again(now_ns, stream, report.missing)
+        stream.pacer.set_rate(report.rate)
+        if stream.can_seal:
+            self._ready[stream.key] = None
+
+    def send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
+        """Send frames to the whole region once more, but for those that were just sent again."""
+        frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
         for data in frames:
             again = resend(data)
             self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
         self._counters.repairs_sent += len(frames)
-        stream.pacer.set_rate(report.rate)
-        if stream.can_seal:
-            self._ready[stream.key] = None
 
     def _confirm(self, feed: Feed) -> None:
         first, stop = feed.advance()
