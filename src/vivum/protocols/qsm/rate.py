@@ -25,8 +25,8 @@ START_PER_MILLE = 1250
 milliseconds only, so that all of it is lost: half as much again was seen to end in a storm of repairs."""
 
 DECREASE_PER_MILLE = 950
-INCREASE_STEP_PER_MILLE = 3
-INCREASE_PER_MILLE_MAX = 30
+INCREASE_STEP_PER_MILLE = 2
+INCREASE_PER_MILLE_MAX = 20
 """The longer nothing is lost, the faster the rate grows: a little at first, near where it was too much before."""
 
 CEILING_PER_MILLE = 1020
@@ -36,7 +36,7 @@ LOWEST_PER_MILLE = 100
 STANDING_NS = 1_000_000
 """A queue that never gets shorter than this means that more is sent than the link takes."""
 
-DRAIN_PER_MILLE = 980
+DRAIN_PER_MILLE = 988
 
 IN_VAIN = 4
 """After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
