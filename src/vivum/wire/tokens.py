@@ -20,6 +20,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     may forget; below `floor` nobody will ask any more, so caches may forget. Collected on the way: `stop` is one past
     the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
     for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
+    `slow` is what the sender wants to be done about slow members.
     """
 
     sender: U32
@@ -32,6 +33,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     slowest: U32
     runner_up: U64
     behind: U64
+    slow: U16 = 0
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -49,12 +51,27 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     age: U16 = 0
 
 
+class RateVote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What members say of the frames a second that they can take, all senders together.
+
+    The lowest, the sum, and how many said anything; `allowed` is what the region decided last, carried down.
+    """
+
+    lowest: U64 = 0
+    total: U64 = 0
+    voices: U32 = 0
+    allowed: U64 = 0
+
+
+NO_VOTE = RateVote()
+
+
 class Token(ControlMessage, frozen=True, tag=4):
     """Circulates in one ring of the region view and collects the state of its members.
 
     `level` 0 is a ring of nodes, level 1 one of leaders, and so on; `ring` is its number on that level. A token is
     newer if its term is higher, or its round in the same term. `skipped` are nodes that did not answer and are not
-    waited for. `rate` is the lowest number of frames a second that a member can take; 0: nobody said.
+    waited for.
     """
 
     level: U16
@@ -63,7 +80,7 @@ class Token(ControlMessage, frozen=True, tag=4):
     round: U64
     leader: U32
     skipped: tuple[U32, ...]
-    rate: U64
+    rate: RateVote
     streams: tuple[StreamRecord, ...]
     requests: tuple[RepairRequest, ...]
 

@@ -10,6 +10,7 @@ this node holds for others; `delivered <= window.prefix`.
 from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.placement import Placement
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
@@ -32,6 +33,7 @@ class StreamReceiver:
 
     __slots__ = (
         "_asked",
+        "_behind_ns",
         "_cache_floor",
         "_counters",
         "_delay_base_ns",
@@ -61,6 +63,7 @@ class StreamReceiver:
         "region",
         "sender",
         "sender_gone",
+        "slow",
         "stable",
         "standing_ns",
         "view",
@@ -88,6 +91,10 @@ class StreamReceiver:
         self.stable = 0
         self.closed = False
         self.sender_gone = False
+        # What the sender wants to be done about slow members.
+        self.slow = SlowMembers.ISOLATE
+        # For how long this node has been behind the others.
+        self._behind_ns = 0
         # The first frame that this node gave up.
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
@@ -179,8 +186,10 @@ class StreamReceiver:
         self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
         self.standing_ns = low_ns - self._delay_base_ns
 
-    def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
+    def on_status(self, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
         """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
+        if slow > self.slow:
+            self.slow = SlowMembers(min(slow, SlowMembers.WAIT))
         if stop > self.window.stop:
             # A sender may close a stream, and go on with it when the same region view concerns it again.
             self.window.announce(stop)
@@ -252,11 +261,16 @@ class StreamReceiver:
         return found
 
     def is_beyond_help(self, now_ns: int) -> bool:
-        """Tell whether the next frame is missing for too long and nobody is obliged to have it any more."""
+        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        ahead for longer than the sender wants to put up with.
+        """
         prefix = self.window.prefix
         # Time in which this node slept does not count: what it lacks may lie in its own socket.
         elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
         self._looked_ns = now_ns
+        self._behind_ns = self._behind_ns + elapsed_ns if prefix < self.stable else 0
+        if self.slow == SlowMembers.DROP and self._behind_ns >= self._settings.drop_after_ns and not self.is_unwanted:
+            return True
         if prefix != self._stuck_at or prefix >= self.window.stop:
             self._stuck_at = prefix
             self._stuck_ns = 0

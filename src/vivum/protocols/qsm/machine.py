@@ -29,6 +29,7 @@ from vivum.protocols.commands import (
     JoinGroup,
     LeaveGroup,
     SendMessages,
+    SlowMembers,
 )
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import MembershipClient
@@ -105,8 +106,12 @@ class QsmMachine:
             case SendMessages():
                 self._send(command)
             case JoinGroup():
+                self.sending.slow.pop(command.group, None)
+                if command.slow != SlowMembers.ISOLATE:
+                    self.sending.slow[command.group] = command.slow
                 self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
             case LeaveGroup():
+                self.sending.slow.pop(command.group, None)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _start(self, now_ns: int) -> None:

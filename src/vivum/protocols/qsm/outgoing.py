@@ -16,8 +16,9 @@ from collections.abc import Sequence
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.chain import END, MARKS, begin_mark, slow_mark
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
@@ -49,6 +50,9 @@ class RegionSender:
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
         self.waiting_bytes = 0
+        # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
+        self.slow = SlowMembers.ISOLATE
+        self._told = SlowMembers.ISOLATE
         self._settings = settings
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
@@ -64,9 +68,12 @@ class RegionSender:
         outbox = self._outboxes.get(group)
         return 0 if outbox is None else outbox.size
 
-    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+    def feed(
+        self, group: GroupId, first: int, payloads: Sequence[bytes], slow: SlowMembers = SlowMembers.ISOLATE
+    ) -> None:
         """Queue messages of a group."""
         assert not self.closing
+        self.slow = max(self.slow, slow)
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
@@ -103,6 +110,8 @@ class RegionSender:
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, 0, begin_mark(names))
+        if self.slow != self._told and builder.append(MARKS, 1, slow_mark(self.slow)):
+            self._told = self.slow
         ready, packed = self._ready, self._packed
         while ready:
             group = ready[0]
@@ -123,7 +132,7 @@ class RegionSender:
                 ready.rotate(-1)
                 if not was_cut:
                     break
-        if self.closing and not ready and builder.append(MARKS, 1, END):
+        if self.closing and not ready and builder.append(MARKS, 2, END):
             self.closed = True
         return self.next_frame
 

@@ -14,7 +14,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNum
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Event, Priority
 from vivum.observe.counters import Counters
-from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed
+from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.feeds import Feed
 from vivum.protocols.qsm.outgoing import RegionSender
@@ -37,6 +37,8 @@ class Sending:
         self.streams: dict[ViewKey, RegionSender] = {}
         self.repairs: list[Datagram] = []
         self.events: list[Event] = []
+        # What the application wants to be done about slow members, for groups where it said.
+        self.slow: dict[GroupId, SlowMembers] = {}
         self._settings = settings
         self._limits = limits
         self._counters = counters
@@ -80,7 +82,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams)
+        first = feed.send(payloads, streams, self.slow.get(group, SlowMembers.ISOLATE))
         self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None

@@ -1,6 +1,7 @@
 """Settings of QSM."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
@@ -130,6 +131,12 @@ class QsmSettings:
         why="Longer than a repair takes.",
         effect="A member that alone holds up all others for so long is not waited for until it has caught up.",
     )
+    drop_after_ns: int = setting(
+        5 * SECOND,
+        unit="ns",
+        why="A member that slept for half a second has caught up by then, unless its link is full.",
+        effect="Where slow members are to be dropped, one that is behind for so long starts a new life.",
+    )
     repair_wait_ns: int = setting(
         20 * MILLISECOND,
         unit="ns",
@@ -171,6 +178,12 @@ class QsmSettings:
         unit="frames a second",
         why="A fifth of what a node of seed 004 handles; growing by half every 100 ms it is there in half a second.",
         effect="More starts faster, and overruns queues when several senders start at once.",
+    )
+    rate_rule: Literal["lowest", "mean"] = setting(
+        "lowest",
+        unit="lowest or mean",
+        why="Members of a region share their fate (seed 001, section 2): what one loses, all others must repair.",
+        effect="The mean of what members state lets a region go on at the pace of most, and a weak one fall behind.",
     )
     rate_period_ns: int = setting(
         100 * MILLISECOND,
