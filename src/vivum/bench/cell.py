@@ -1,0 +1,88 @@
+"""One cell of a table: one system, one payload size, one number of receivers, measured once.
+
+The sender sends as fast as the system lets it. What counts is what each receiver got, as `bytes` in Python, inside a
+window of time that all processes know; then all wait until everything that was sent has come, or nothing more comes.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from vivum.bench.crew import Crew, Worker
+
+WARM_S = 1.0
+"""Sending before the window: connections, slow start and caches are warm when it opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What to measure."""
+
+    size: int
+    receivers: int
+    seconds: float
+    groups: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was measured: what the sender told, what each receiver told, and everybody's memory."""
+
+    sent: dict[str, Any]
+    received: list[dict[str, Any]]
+    sender: Worker
+    receivers: list[Worker]
+    ready_s: float
+
+    @property
+    def per_s_min(self) -> float:
+        """Messages a second at the slowest receiver."""
+        return min(each["delivered_per_s"] for each in self.received)
+
+    @property
+    def per_s_mean(self) -> float:
+        """Messages a second at the average receiver."""
+        return sum(each["delivered_per_s"] for each in self.received) / len(self.received)
+
+    def total(self, key: str) -> int:
+        """Add up a count of all receivers."""
+        return sum(each[key] for each in self.received)
+
+
+During = Callable[[Crew, "list[Worker]", float], None]
+"""Called again and again while the window is open, with the receivers and the time since it opened, in seconds."""
+
+
+def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s: float = WARM_S) -> Outcome:
+    """Run one cell and end all its processes. Raises `MissingError` if the system is not installed."""
+    with Crew() as crew:
+        options = {"size": cell.size, "receivers": cell.receivers, "groups": cell.groups, **cell.options}
+        options |= system.prepare(crew, cell)
+        began = time.monotonic()
+        sender = crew.start("sender", f"{system.__name__}:send", options)
+        options |= sender.hear("ready")
+        receivers = [
+            crew.start(f"receiver-{number}", f"{system.__name__}:receive", {**options, "number": number})
+            for number in range(cell.receivers)
+        ]
+        for each in receivers:
+            each.hear("ready")
+        sender.tell(meet=True)
+        sender.hear("met")
+        ready_s = time.monotonic() - began
+        for worker in crew.workers:
+            worker.sample()
+        start = time.monotonic() + warm_s
+        stop = start + cell.seconds
+        for each in (*receivers, sender):
+            each.tell(go=[start, stop])
+        crew.watch(start)
+        crew.watch(stop, None if during is None else lambda now: during(crew, receivers, now - start))
+        sent = sender.hear("sent")
+        for each in receivers:
+            each.tell(expect=sent["sent"])
+        received = [each.hear("received") for each in receivers]
+        return Outcome(sent, received, sender, receivers, ready_s)
