@@ -33,9 +33,12 @@ class Outcome:
 
     sent: dict[str, Any]
     received: list[dict[str, Any]]
+    met: list[dict[str, Any]]
     sender: Worker
     receivers: list[Worker]
-    ready_s: float
+    met_at: float
+    busy_s: list[tuple[float, float]]
+    """Time of processors inside the window, in its own code and in the kernel: of the sender, then of each receiver."""
 
     @property
     def per_s_min(self) -> float:
@@ -46,6 +49,12 @@ class Outcome:
     def per_s_mean(self) -> float:
         """Messages a second at the average receiver."""
         return sum(each["delivered_per_s"] for each in self.received) / len(self.received)
+
+    @property
+    def join_s(self) -> float:
+        """Seconds from the first node that began to join until the sender saw all members in all groups."""
+        began = [each["began"] for each in self.met if "began" in each]
+        return self.met_at - min(began) if began else 0.0
 
     def total(self, key: str) -> int:
         """Add up a count of all receivers."""
@@ -61,18 +70,16 @@ def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s
     with Crew() as crew:
         options = {"size": cell.size, "receivers": cell.receivers, "groups": cell.groups, **cell.options}
         options |= system.prepare(crew, cell)
-        began = time.monotonic()
         sender = crew.start("sender", f"{system.__name__}:send", options)
         options |= sender.hear("ready")
         receivers = [
             crew.start(f"receiver-{number}", f"{system.__name__}:receive", {**options, "number": number})
             for number in range(cell.receivers)
         ]
-        for each in receivers:
-            each.hear("ready")
+        readies = [each.hear("ready") for each in receivers]
         sender.tell(meet=True)
-        sender.hear("met")
-        ready_s = time.monotonic() - began
+        met = sender.hear("met")
+        met_at = time.monotonic()
         for worker in crew.workers:
             worker.sample()
         start = time.monotonic() + warm_s
@@ -80,9 +87,16 @@ def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s
         for each in (*receivers, sender):
             each.tell(go=[start, stop])
         crew.watch(start)
+        busy = [worker.cpu_s() for worker in (sender, *receivers)]
         crew.watch(stop, None if during is None else lambda now: during(crew, receivers, now - start))
+        busy = [
+            (user - before_user, system - before_system)
+            for (before_user, before_system), (user, system) in zip(
+                busy, [worker.cpu_s() for worker in (sender, *receivers)], strict=True
+            )
+        ]
         sent = sender.hear("sent")
         for each in receivers:
             each.tell(expect=sent["sent"])
         received = [each.hear("received") for each in receivers]
-        return Outcome(sent, received, sender, receivers, ready_s)
+        return Outcome(sent, received, [met, *readies], sender, receivers, met_at, busy)

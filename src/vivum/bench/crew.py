@@ -66,6 +66,13 @@ class Worker:
             if key in heard:
                 return heard
 
+    def cpu_s(self) -> tuple[float, float]:
+        """Tell how long the worker has run so far, in seconds: its own code, and the kernel for it."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        tick = os.sysconf("SC_CLK_TCK")
+        return int(fields[11]) / tick, int(fields[12]) / tick
+
     def sample(self) -> None:
         """Note the resident memory of now."""
         self.rss_kb.append(resident_kb(self.process.pid))

@@ -76,20 +76,35 @@ class Window:
 class Meter:
     """Counts and checks what one receiver gets, and knows when it is over."""
 
-    __slots__ = ("_checked", "_control", "_expected", "_heard", "_longest_s", "_now", "_window", "counted", "tally")
+    __slots__ = (
+        "_checked",
+        "_control",
+        "_expected",
+        "_heard",
+        "_idle_s",
+        "_longest_s",
+        "_now",
+        "_tenths",
+        "_window",
+        "counted",
+        "tally",
+    )
 
     def __init__(
-        self, control: Control, size: int, groups: int, window: Window, *, only_forward: bool = False
+        self, control: Control, size: int, groups: int, window: Window, *, only_forward: bool = False, idle_s: float = IDLE_S_MAX
     ) -> None:
         self.tally = Tally(size, groups, only_forward=only_forward)
         self.counted = 0
         self._control = control
         self._window = window
+        self._idle_s = idle_s
         self._expected: int | None = None
         self._heard = time.monotonic()
         self._now = self._heard
         self._checked = self._heard
         self._longest_s = 0.0
+        # Messages in each tenth of a second of the window.
+        self._tenths = [0] * (int(window.seconds * 10) + 1)
 
     def take(self, batch: list[bytes], group: int = 0) -> None:
         """Count a batch that just arrived."""
@@ -97,6 +112,7 @@ class Meter:
         now = time.monotonic()
         if self._window.start <= now < self._window.stop:
             self.counted += len(batch)
+            self._tenths[int((now - self._window.start) * 10)] += len(batch)
             self._longest_s = max(self._longest_s, now - max(self._heard, self._window.start))
         self._heard = self._now = now
 
@@ -115,18 +131,20 @@ class Meter:
         if self._expected is None:
             return False
         arrived = self.tally.received - self.tally.duplicated
-        return arrived >= self._expected or now - self._heard > IDLE_S_MAX
+        return arrived >= self._expected or now - self._heard > self._idle_s
 
-    def report(self) -> None:
+    def report(self, **further: Any) -> None:
         """Tell the parent how it went."""
         tally = self.tally
         self._control.tell(
             received=tally.received,
             delivered_per_s=self.counted / self._window.seconds,
             longest_pause_s=round(self._longest_s, 4),
+            by_tenth=self._tenths,
             duplicated=tally.duplicated,
             out_of_order=tally.out_of_order,
             lost=tally.lost(self._expected or 0),
+            **further,
         )
 
 

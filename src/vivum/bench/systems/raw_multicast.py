@@ -68,7 +68,7 @@ def receive(control: Control, options: dict[str, Any]) -> None:
     source = port.sockets[-1]
     source.settimeout(0.1)
     control.tell(ready=True)
-    meter = Meter(control, options["size"], 1, Window(control.wait_for("go")), only_forward=True)
+    meter = Meter(control, options["size"], 1, Window(control.wait_for("go")), only_forward=True, idle_s=0.5)
     while not meter.is_over():
         try:
             data = source.recv(65536)
