@@ -85,6 +85,10 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
     "pyspark": frozenset({"pipeline"}),
     "nicegui": frozenset({"console"}),
     "pyarrow": frozenset({"storage", "pipeline"}),
+    "zmq": frozenset({"bench"}),
+    "zenoh": frozenset({"bench"}),
+    "nats": frozenset({"bench"}),
+    "redis": frozenset({"bench"}),
 }
 """Heavy optional libraries, and the only packages that import them."""
 

@@ -40,15 +40,18 @@ class Outcome:
     busy_s: list[tuple[float, float]]
     """Time of processors inside the window, in its own code and in the kernel: of the sender, then of each receiver."""
 
+    def _rates(self) -> list[float]:
+        return [each["delivered_per_s"] for each in self.received]
+
     @property
     def per_s_min(self) -> float:
         """Messages a second at the slowest receiver."""
-        return min(each["delivered_per_s"] for each in self.received)
+        return min(self._rates())
 
     @property
     def per_s_mean(self) -> float:
         """Messages a second at the average receiver."""
-        return sum(each["delivered_per_s"] for each in self.received) / len(self.received)
+        return sum(self._rates()) / len(self.received)
 
     @property
     def join_s(self) -> float:

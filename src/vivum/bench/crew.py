@@ -118,8 +118,7 @@ class Crew:
     def start(self, name: str, task: str, options: dict[str, Any], prefix: Sequence[str] = ()) -> Worker:
         """Start a worker with a task, `module:function`. A prefix, such as `ip netns exec NAME`, runs it elsewhere."""
         order = json.dumps({"name": name, "task": task, "options": options, "parent": os.getpid()})
-        errors = tempfile.TemporaryFile()
-        self.on_close(errors.close)
+        errors = self._cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the crew
         process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "vivum.bench.worker", order],
             stdin=subprocess.PIPE,

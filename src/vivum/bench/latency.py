@@ -4,6 +4,7 @@ The same ping-pong over Vivum, over a bare UDP socket and over a pyzmq PAIR. One
 first ones warm up and do not count.
 """
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -11,16 +12,19 @@ from typing import Any
 
 from vivum.bench.cell import Cell
 from vivum.bench.crew import Crew, MissingError
+from vivum.bench.loops import run_fast
 from vivum.bench.systems import vivum_driver
 from vivum.bench.worker import Control
 
 WARM_ROUNDS = 200
 
 
-def measure_latency(size: int, rounds: int, settings: dict[str, Any], progress: Callable[[str], None]) -> dict[str, Any]:
+def measure_latency(
+    size: int, rounds: int, settings: dict[str, Any], progress: Callable[[str], None]
+) -> dict[str, Any]:
     """Run all ping-pongs; the result has the keys that `vivum bench latency --json` prints."""
     result: dict[str, Any] = {}
-    for name, task in (("raw_udp_", "raw"), ("pyzmq_", "zmq"), ("", "vivum")):
+    for name, task in (("raw_udp_", "raw"), ("udp_on_loop_", "loop"), ("pyzmq_", "zmq"), ("", "vivum")):
         progress(f"round trips: {task}")
         try:
             times = _ping_pong(task, size, rounds, settings)
@@ -89,6 +93,52 @@ def ping_raw(control: Control, options: dict[str, Any]) -> None:
             own.recvfrom(65536)
 
         _time_rounds(control, options["rounds"], turn)
+
+
+def echo_loop(control: Control, _options: dict[str, Any]) -> None:
+    """Send every datagram back, on an event loop: what asyncio costs before any protocol."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        own.bind(("127.0.0.1", 0))
+        loop.add_reader(own, lambda: own.sendto(*own.recvfrom(65536)))
+        control.tell(ready=True, port=own.getsockname()[1])
+        await loop.run_in_executor(None, control.hear)
+
+    run_fast(run())
+
+
+def ping_loop(control: Control, options: dict[str, Any]) -> None:
+    """Send datagrams from an event loop, and wait for each to come back."""
+
+    async def run() -> None:
+        loop, clock = asyncio.get_running_loop(), time.perf_counter_ns
+        own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        own.bind(("127.0.0.1", 0))
+        where, payload = ("127.0.0.1", options["port"]), bytes(options["size"])
+        done = loop.create_future()
+        times: list[int] = []
+        began = 0
+
+        def on_readable() -> None:
+            nonlocal began
+            own.recvfrom(65536)
+            times.append(clock() - began)
+            if len(times) == WARM_ROUNDS + options["rounds"]:
+                done.set_result(None)
+                return
+            began = clock()
+            own.sendto(payload, where)
+
+        loop.add_reader(own, on_readable)
+        began = clock()
+        own.sendto(payload, where)
+        async with asyncio.timeout(60.0):
+            await done
+        control.tell(times=times[WARM_ROUNDS:])
+
+    run_fast(run())
 
 
 def echo_zmq(control: Control, _options: dict[str, Any]) -> None:

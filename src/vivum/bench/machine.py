@@ -4,9 +4,10 @@ import os
 import platform
 import subprocess
 from pathlib import Path
+from typing import Any
 
 
-def about() -> dict[str, str]:
+def about() -> dict[str, Any]:
     """Name the machine, the interpreter and the commit that is measured."""
     model = platform.processor() or platform.machine()
     try:
@@ -18,7 +19,7 @@ def about() -> dict[str, str]:
         "machine": f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "commit": _commit(),
-        "load_1m": f"{os.getloadavg()[0]:.1f}",
+        "load_1m": round(os.getloadavg()[0], 1),
     }
 
 

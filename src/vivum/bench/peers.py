@@ -101,7 +101,9 @@ def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for size, receivers in dict.fromkeys((row.size, row.receivers) for row in rows):
         rates = {
-            row.system: row.per_s_min for row in rows if (row.size, row.receivers) == (size, receivers) and row.per_s_min
+            row.system: row.per_s_min
+            for row in rows
+            if (row.size, row.receivers) == (size, receivers) and row.per_s_min
         }
         peers = {name: rate for name, rate in rates.items() if name in PEERS}
         best = max(peers, key=lambda name: peers[name]) if peers else None

@@ -108,5 +108,3 @@ def _effect_of(stop: _Stop, outcome: Outcome) -> dict[str, Any]:
         "stopped_was_told": bool(stopped.get("told", False)),
         "stopped_lost": stopped["lost"],
     }
-
-

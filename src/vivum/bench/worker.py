@@ -91,7 +91,14 @@ class Meter:
     )
 
     def __init__(
-        self, control: Control, size: int, groups: int, window: Window, *, only_forward: bool = False, idle_s: float = IDLE_S_MAX
+        self,
+        control: Control,
+        size: int,
+        groups: int,
+        window: Window,
+        *,
+        only_forward: bool = False,
+        idle_s: float = IDLE_S_MAX,
     ) -> None:
         self.tally = Tally(size, groups, only_forward=only_forward)
         self.counted = 0

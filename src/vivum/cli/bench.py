@@ -99,7 +99,12 @@ def latency(
     table = Table(box=None, pad_edge=False)
     for title in ("round trip, µs", "median", "99 %"):
         table.add_column(title, justify="left" if title.startswith("round") else "right")
-    for name, prefix in (("Vivum", ""), ("raw UDP", "raw_udp_"), ("pyzmq PAIR", "pyzmq_")):
+    for name, prefix in (
+        ("Vivum", ""),
+        ("raw UDP", "raw_udp_"),
+        ("raw UDP on an event loop", "udp_on_loop_"),
+        ("pyzmq PAIR", "pyzmq_"),
+    ):
         if f"{prefix}skipped" in result:
             table.add_row(name, "skipped", result[f"{prefix}skipped"])
         else:
