@@ -5,7 +5,7 @@ window of time that all processes know; then all wait until everything that was 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,14 @@ class Cell:
     seconds: float
     groups: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    places: Sequence[tuple[Sequence[str], str]] = ()
+    """Where processes run, if not simply here: a prefix of their command and the address of their interface; for the
+    service, the sender and each receiver."""
+
+    def place(self, index: int) -> tuple[Sequence[str], dict[str, Any]]:
+        """Tell the prefix of a process's command, and the option that names its interface."""
+        prefix, address = self.places[index] if self.places else ((), "127.0.0.1")
+        return prefix, {"interface": address}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +81,14 @@ def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s
     with Crew() as crew:
         options = {"size": cell.size, "receivers": cell.receivers, "groups": cell.groups, **cell.options}
         options |= system.prepare(crew, cell)
-        sender = crew.start("sender", f"{system.__name__}:send", options)
+        prefix, where = cell.place(1)
+        sender = crew.start("sender", f"{system.__name__}:send", {**options, **where}, prefix)
         options |= sender.hear("ready")
-        receivers = [
-            crew.start(f"receiver-{number}", f"{system.__name__}:receive", {**options, "number": number})
-            for number in range(cell.receivers)
-        ]
+        receivers = []
+        for number in range(cell.receivers):
+            prefix, where = cell.place(number + 2)
+            task, own = f"{system.__name__}:receive", {**options, **where, "number": number}
+            receivers.append(crew.start(f"receiver-{number}", task, own, prefix))
         readies = [each.hear("ready") for each in receivers]
         sender.tell(meet=True)
         met = sender.hear("met")

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from vivum.bench.cell import Cell
 from vivum.bench.latency import measure_latency
+from vivum.bench.link import measure_link
 from vivum.bench.machine import about
 from vivum.bench.peers import RECEIVERS, SIZES, Row, chosen_systems, compare, ratios
 from vivum.bench.profiles import profile_table, profiled
@@ -113,6 +114,27 @@ def latency(
     out.print(f"Vivum takes {result['to_raw_udp']:g} times as long as raw UDP.")
     if as_json:
         write_json({"benchmark": "latency", **about(), **result})
+
+
+@app.command()
+def link(
+    size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 1000,
+    receivers: Annotated[int, typer.Option(min=1, max=32, help="Receiving hosts.")] = 4,
+    rate: Annotated[int, typer.Option(min=1, max=1000, help="Mbit/s of each link.")] = 100,
+    loss: Annotated[int, typer.Option(min=0, max=50, help="Percent lost at each receiver in the second run.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure.")] = 5.0,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill links of 100 Mbit/s between hosts made of network namespaces (root only), without and with loss."""
+    out = console(as_json)
+    result = measure_link(size, receivers, seconds, rate, loss, _settings(set_), _progress(out))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in result.items():
+        table.add_row(key, f"{value:,}")
+    out.print(table)
+    if as_json:
+        write_json({"benchmark": "link", **about(), **result})
 
 
 @app.command()

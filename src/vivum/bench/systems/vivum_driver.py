@@ -37,8 +37,8 @@ GROUPS_LOOKED_AT = 64
 def prepare(crew: Crew, cell: Cell) -> dict[str, Any]:
     """Start the configuration service in a domain of our own."""
     domain = domain_tag(f"bench {time.monotonic_ns()}")
-    interface = cell.options.get("interface", "127.0.0.1")
-    service = crew.start("service", f"{__name__}:serve", {"domain": domain, "interface": interface})
+    prefix, where = cell.place(0)
+    service = crew.start("service", f"{__name__}:serve", {"domain": domain, **where}, prefix)
     return {"domain": domain, "service": service.hear("ready")["endpoint"]}
 
 
