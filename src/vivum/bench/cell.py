@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from vivum.bench.crew import Crew, Worker
+from vivum.bench.crew import ANSWER_S_MAX, Crew, Worker
 
 WARM_S = 1.0
 """Sending before the window: connections, slow start and caches are warm when it opens."""
@@ -25,6 +25,8 @@ class Cell:
     seconds: float
     groups: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    patience_s: float = ANSWER_S_MAX
+    """How long to wait for all processes to be ready."""
     places: Sequence[tuple[Sequence[str], str]] = ()
     """Where processes run, if not simply here: a prefix of their command and the address of their interface; for the
     service, the sender and each receiver."""
@@ -75,8 +77,13 @@ class Outcome:
 During = Callable[[Crew, "list[Worker]", float], None]
 """Called again and again while the window is open, with the receivers and the time since it opened, in seconds."""
 
+Met = Callable[[Crew, dict[str, Any], "list[dict[str, Any]]"], None]
+"""Called once before sending begins, with the options and what sender and receivers said of themselves."""
 
-def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s: float = WARM_S) -> Outcome:
+
+def measure(
+    system: ModuleType, cell: Cell, during: During | None = None, warm_s: float = WARM_S, on_met: Met | None = None
+) -> Outcome:
     """Run one cell and end all its processes. Raises `MissingError` if the system is not installed."""
     with Crew() as crew:
         options = {"size": cell.size, "receivers": cell.receivers, "groups": cell.groups, **cell.options}
@@ -89,10 +96,12 @@ def measure(system: ModuleType, cell: Cell, during: During | None = None, warm_s
             prefix, where = cell.place(number + 2)
             task, own = f"{system.__name__}:receive", {**options, **where, "number": number}
             receivers.append(crew.start(f"receiver-{number}", task, own, prefix))
-        readies = [each.hear("ready") for each in receivers]
+        readies = [each.hear("ready", cell.patience_s) for each in receivers]
         sender.tell(meet=True)
-        met = sender.hear("met")
+        met = sender.hear("met", cell.patience_s)
         met_at = time.monotonic()
+        if on_met is not None:
+            on_met(crew, options, [met, *readies])
         for worker in crew.workers:
             worker.sample()
         start = time.monotonic() + warm_s

@@ -83,6 +83,7 @@ class BenchNode:
         node = Node(nobody, gate, [self.machine], self.counters, identity=lambda: self.machine.identity or nobody)
         self.driver = Driver(node, port, self._on_delivery)
         self.own = NodeId(number)
+        self.endpoint = port.endpoint
         self.on_delivery: Callable[[Delivery], None] = self._keep
 
     def _on_delivery(self, delivery: Delivery) -> None:
@@ -103,7 +104,13 @@ class BenchNode:
         client = self.machine.client
         while any(len(client.members_of(group)) < members for group in looked_at):
             await asyncio.sleep(0.005)
-        return {"began": began, "rss_kb_before": before_kb, "rss_kb_joined": resident_kb()}
+        return {
+            "began": began,
+            "rss_kb_before": before_kb,
+            "rss_kb_joined": resident_kb(),
+            "endpoint": list(self.endpoint),
+            "channels": sorted({config.channel for config in client.regions.values()}),
+        }
 
     async def send(self, group: GroupId, payloads: list[bytes]) -> None:
         """Hand messages over; wait while there is no room."""
@@ -132,6 +139,7 @@ async def _send(control: Control, options: dict[str, Any]) -> None:
     source = Source(options["size"], options["groups"])
     groups = node.groups
     count = options.get("batch") or max(1, min(BATCH_MESSAGES, BATCH_BYTES // options["size"]))
+    per_s, began = options.get("per_s", 0.0), time.monotonic()
     before = turn = 0
     while (now := time.monotonic()) < window.stop:
         if now < window.start:
@@ -139,7 +147,7 @@ async def _send(control: Control, options: dict[str, Any]) -> None:
         await node.send(groups[turn], source.batch(count, turn))
         turn = (turn + 1) % len(groups)
         # Sockets and timers have their turn too.
-        await asyncio.sleep(0)
+        await asyncio.sleep(max(0.0, began + source.sent / per_s - time.monotonic()) if per_s else 0)
     report_sent(control, source.sent, window, counted=source.sent - before, counters=node.counters.as_dict())
     await loop.run_in_executor(None, control.hear)
 
