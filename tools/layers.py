@@ -6,6 +6,7 @@ Data alone. The rules that read it are in `tools/tidy`, the tests in `tests/tidy
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("bench",),
     ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
     ("console", "pipeline"),
     ("tempest",),
@@ -84,6 +85,10 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
     "pyspark": frozenset({"pipeline"}),
     "nicegui": frozenset({"console"}),
     "pyarrow": frozenset({"storage", "pipeline"}),
+    "zmq": frozenset({"bench"}),
+    "zenoh": frozenset({"bench"}),
+    "nats": frozenset({"bench"}),
+    "redis": frozenset({"bench"}),
 }
 """Heavy optional libraries, and the only packages that import them."""
 

@@ -19,6 +19,7 @@ from vivum.cli.conventions import run
 COMMANDS: dict[str, str] = {
     "demo": "Watch a small cluster survive loss, a sleeping node and a crash.",
     "sim": "Run, watch and swarm deterministic simulations.",
+    "bench": "Measure throughput and latency, beside the peers and the limit of the machine.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
 """Name and one line of help of every command, in the order of the help."""
