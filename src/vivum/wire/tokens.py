@@ -3,11 +3,13 @@
 All are about the region view in the header. A stream is named by the life of its sender.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from vivum.core.limits import Limits
 from vivum.wire.fields import U16, U32, U64, ControlMessage, fault_of_bounds
-from vivum.wire.layout import U64_MAX
+from vivum.wire.layout import U32_MAX, U64_MAX
 
 NOBODY = U64_MAX
 """The prefix of nobody: what a minimum over no members is."""
@@ -109,7 +111,7 @@ class TokenReceipt(ControlMessage, frozen=True, tag=20):
 class RegionReport(ControlMessage, frozen=True, tag=21):
     """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
 
-    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`.
+    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`; `sharers` is how many send.
     """
 
     incarnation: U16
@@ -117,6 +119,7 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     floor: U64
     missing: tuple[U64, ...]
     rate: U64
+    sharers: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)] = 1
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, and a floor above what is stable."""

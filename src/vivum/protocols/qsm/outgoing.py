@@ -13,6 +13,7 @@ those below `first` too, unless all who should hold one slept or lost it: then t
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
@@ -50,6 +51,9 @@ class RegionSender:
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
         self.waiting_bytes = 0
+        # Bytes of the frames in the window, and how many there may be.
+        self._window_bytes = 0
+        self._window_bytes_max = settings.window_bytes
         # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
         self.slow = SlowMembers.ISOLATE
         self._told = SlowMembers.ISOLATE
@@ -69,19 +73,26 @@ class RegionSender:
         return 0 if outbox is None else outbox.size
 
     def feed(
-        self, group: GroupId, first: int, payloads: Sequence[bytes], slow: SlowMembers = SlowMembers.ISOLATE
+        self,
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
     ) -> None:
-        """Queue messages of a group."""
+        """Queue messages of a group, of which the caller may know the `size` in bytes."""
+        if size is None:
+            size = sum(map(len, payloads))
         assert not self.closing
         self.slow = max(self.slow, slow)
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
-            self.put[group] = [first, first, first]
-        if not outbox:
             self._ready.append(group)
-        outbox.put(first, payloads)
-        self.waiting_bytes += sum(map(len, payloads))
+            if group not in self.put:
+                self.put[group] = [first, first, first]
+        outbox.put(first, payloads, size)
+        self.waiting_bytes += size
         self.put[group][1] = first + len(payloads)
 
     def close(self, now_ns: int) -> None:
@@ -101,7 +112,8 @@ class RegionSender:
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        if self.next_frame - self.first >= self._settings.window_frames:
+        unstable = self.next_frame - self.first
+        if unstable >= self._settings.window_frames or (unstable and self._window_bytes >= self._window_bytes_max):
             return False
         return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
 
@@ -122,6 +134,8 @@ class RegionSender:
             self.waiting_bytes -= waiting - outbox.size
             if not outbox:
                 ready.popleft()
+                # Thousands of groups that are silent now must not keep an empty box each.
+                del self._outboxes[group]
             elif outbox.is_cut:
                 # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
                 # but one that takes many frames shares them with the other groups.
@@ -139,6 +153,7 @@ class RegionSender:
     def sealed(self, data: bytes, now_ns: int) -> None:
         """Keep the frame that was just packed until it is stable."""
         self._frames.append(data)
+        self._window_bytes += len(data)
         self._stops.append(self._packed)
         self._packed = []
         self.next_frame += 1
@@ -147,10 +162,18 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, stable: int, floor: int) -> set[GroupId]:
-        """Open the window, forget what every member has; return the groups of which all members have more now."""
+    def on_report(self, stable: int, floor: int, sharers: int = 1) -> set[GroupId]:
+        """Open the window, forget what every member has; return the groups of which all members have more now.
+
+        `sharers` are all that send into the region: the buffers of its members are for all of them.
+        """
         changed: set[GroupId] = set()
-        self.first = max(self.first, min(stable, self.next_frame))
+        self._window_bytes_max = self._settings.window_bytes // sharers
+        first = max(self.first, min(stable, self.next_frame))
+        if first > self.first:
+            left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
+            self._window_bytes -= sum(map(len, left))
+            self.first = first
         while self.confirmed < min(floor, self.first):
             self._frames.popleft()
             self._resent_ns.pop(self.confirmed, None)

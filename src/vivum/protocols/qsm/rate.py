@@ -35,7 +35,7 @@ LOWEST_PER_MILLE = 100
 """Never below this share of the best rate seen: a link that loses much must still be used."""
 
 STANDING_NS = 1_000_000
-"""A queue that never gets shorter than this means that more is sent than the link takes."""
+"""A queue that takes longer than this in the mean, means that more is sent than the link takes."""
 
 DRAIN_PER_MILLE = 988
 
@@ -110,7 +110,10 @@ class RateEstimate:
         if self._is_starting:
             # Nobody knows yet what the link takes.
             self._is_starting = not (is_lossy or is_queueing)
-            self.rate = max(self._initial, self._best * (START_PER_MILLE if self._is_starting else 980) // 1000)
+            if not self._is_starting:
+                self.rate = max(self._initial, self._best * 980 // 1000)
+            elif self._initial:
+                self.rate = max(self._initial, self._best * START_PER_MILLE // 1000)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)

@@ -69,6 +69,8 @@ class RegionMember:
         self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
+        # So many unstable frames mean that a window fills.
+        self._filling = max(1, settings.window // 8)
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
@@ -124,8 +126,19 @@ class RegionMember:
         if frame.kind == Kind.DATA:
             self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
-            self.rings[0].hurry(now_ns)
+            self._hurry(now_ns, stream.window.stop - stream.stable)
         return stream
+
+    def on_sent(self, now_ns: int) -> None:
+        """This node itself sent into the region."""
+        if self.own is not None and self.rings[0].leader == self._me.node:
+            self._hurry(now_ns, self.own.next_frame - self.own.first)
+
+    def _hurry(self, now_ns: int, unstable: int) -> None:
+        """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
+        if unstable >= self._filling:
+            self._interval_ns = self._settings.token_busy_ns_min
+        self.rings[0].hurry(now_ns)
 
     def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
         """A sender tells how far it is, because it has not heard that all is well."""
@@ -165,8 +178,7 @@ class RegionMember:
         if self.own is not None:
             unstable = max(unstable, self.own.next_frame - self.own.first)
         settings = self._settings
-        is_filling = unstable >= settings.window_frames // 8
-        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
+        self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
 
     # Rings.
 
@@ -394,9 +406,8 @@ class RegionMember:
             if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
-                self.reports.append(
-                    (sender, RegionReport(sender.incarnation, *now, bounds, share(self._allowed, self._active)))
-                )
+                rate = share(self._allowed, self._active)
+                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, rate, self._active)))
         self._asking.clear()
 
     @property

@@ -64,9 +64,8 @@ class Sending:
         self.streams[config.region, config.view] = stream
         return stream
 
-    def accept(self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
+    def accept(self, group: GroupId, payloads: Sequence[bytes], size: int, streams: tuple[RegionSender, ...]) -> int:
         """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
-        size = sum(map(len, payloads))
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
             raise NotNowError(
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
@@ -82,7 +81,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams, self.slow.get(group, SlowMembers.ISOLATE))
+        first = feed.send(payloads, streams, size, self.slow.get(group, SlowMembers.ISOLATE))
         self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None
@@ -101,7 +100,7 @@ class Sending:
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report.stable, report.floor):
+        for group in stream.on_report(report.stable, report.floor, report.sharers):
             self._confirm(self._feeds[group])
         self.send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)

@@ -53,6 +53,12 @@ class QsmSettings:
         why="Some 60 ms at the full rate of a 100 Mb/s link, twice what it takes to hear from 200 nodes; 750 KB.",
         effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
     )
+    window_bytes: int = setting(
+        1_572_864,
+        unit="bytes",
+        why="Twice `window_frames` on Ethernet, for two senders. With large frames it counts: receivers must buffer it.",
+        effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
+    )
     pending_bytes_max: int = setting(
         1024 * 1024,
         unit="bytes",
@@ -176,8 +182,8 @@ class QsmSettings:
     rate_initial: int = setting(
         2000,
         unit="frames a second",
-        why="A fifth of what a node of seed 004 handles; growing by half every 100 ms it is there in half a second.",
-        effect="More starts faster, and overruns queues when several senders start at once.",
+        why="A fifth of what a node of seed 004 handles; growing by a quarter every 100 ms it is there in a second.",
+        effect="More starts faster, and overruns queues when several senders start at once. 0: no limit until loss.",
     )
     rate_rule: Literal["lowest", "mean"] = setting(
         "lowest",
@@ -221,3 +227,8 @@ class QsmSettings:
         why="Longer than a dead member needs to be noticed and dropped.",
         effect="A replaced region view is given up after this time; what is not stable is reported as failed.",
     )
+
+    @property
+    def window(self) -> int:
+        """Frames that may be unstable when all are full."""
+        return max(1, min(self.window_frames, self.window_bytes // self.frame_bytes_max))

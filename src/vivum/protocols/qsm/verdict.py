@@ -45,7 +45,7 @@ class StreamVerdict:
 
     def _is_held_up(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
         """Tell whether one member alone has held up all others for too long."""
-        if record.runner_up == NOBODY or record.runner_up - record.prefix < settings.window_frames // 8:
+        if record.runner_up == NOBODY or record.runner_up - record.prefix < settings.window // 8:
             self._held_up_by = 0
             return False
         if self._held_up_by != record.slowest:
