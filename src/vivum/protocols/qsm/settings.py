@@ -56,7 +56,7 @@ class QsmSettings:
     window_bytes: int = setting(
         1_572_864,
         unit="bytes",
-        why="Twice `window_frames` on Ethernet, for two senders. With large frames it counts: receivers must buffer it.",
+        why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
         effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
     )
     pending_bytes_max: int = setting(
