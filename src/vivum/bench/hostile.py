@@ -28,8 +28,8 @@ STRANGER_MIN = 500_000
 """Node ids from here on are in no view of a benchmark."""
 
 
-def attack(cell: Cell, datagrams: int, seed: int) -> tuple[Outcome, int]:
-    """Measure a cell while so many hostile datagrams go to all its ports; return the outcome and how many went."""
+def attack(cell: Cell, datagrams: int, seed: int) -> Outcome:
+    """Measure a cell while so many hostile datagrams go to all its ports; all are thrown when it returns."""
     attackers: list[Worker] = []
 
     def begin(crew: Crew, options: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
@@ -40,16 +40,18 @@ def attack(cell: Cell, datagrams: int, seed: int) -> tuple[Outcome, int]:
         attackers.append(crew.start("attacker", f"{__name__}:throw", order))
         attackers[0].hear("ready")
 
-    thrown = 0
+    is_thrown = False
 
     def during(_crew: Crew, _receivers: list[Worker], since_s: float) -> None:
-        nonlocal thrown
-        if since_s >= 0 and not thrown:
-            thrown = -1
+        nonlocal is_thrown
+        if not is_thrown and since_s >= 0:
             attackers[0].tell(go=True)
+            is_thrown = True
 
-    outcome = measure(our_system(), cell, during, on_met=begin)
-    return outcome, datagrams
+    def end() -> None:
+        attackers[0].hear("thrown", cell.seconds)
+
+    return measure(our_system(), cell, during, on_met=begin, on_stop=end)
 
 
 class Hostility:

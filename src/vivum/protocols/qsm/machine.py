@@ -180,6 +180,10 @@ class QsmMachine:
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
             return
+        if sender not in region.streams and source not in self.client.endpoints.values():
+            # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
+            self._refuse(source, frame, "of a new stream, from a stranger")
+            return
         stream = region.on_data(self._now_ns, sender, frame)
         if stream is None:
             return
