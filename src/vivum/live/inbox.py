@@ -46,6 +46,11 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._items)
 
+    @property
+    def has_delivery(self) -> bool:
+        """Tell whether `take` would return something, and not raise."""
+        return bool(self._items) and isinstance(self._items[0][1], Delivery)
+
     def put(self, delivery: Delivery) -> None:
         """Queue what came, or apply the policy."""
         size = estimated_bytes(delivery)

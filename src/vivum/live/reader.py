@@ -58,6 +58,34 @@ class Reader(Generic[T]):
                 return None
         return self._batch(delivery, 0)
 
+    async def next_batches(self, batches_max: int) -> list[Batch[T]]:
+        """Wait for something, and return all runs of messages that are here, up to a number; none at the end."""
+        first = await self.next_batch()
+        found = [] if first is None else [first]
+        while found and len(found) < batches_max and self.inbox.has_delivery:
+            delivery = self.inbox.take()
+            assert delivery is not None
+            found.append(self._batch(delivery, 0))
+        return found
+
+    async def next_events(self, batches_max: int) -> list[TopicEvent[T]]:
+        """As `next_batches`, as single messages. Empty only at the end."""
+        first = await self.next_event()
+        if first is None:
+            return []
+        found = [first]
+        delivery, start, self._delivery = self._delivery, self._index, None
+        for _ in range(batches_max):
+            if delivery is not None:
+                made = (self._event(delivery, index) for index in range(start, len(delivery.payloads)))
+                found += [event for event in made if event is not None]
+            if not self.inbox.has_delivery:
+                break
+            delivery, start = self.inbox.take(), 0
+        else:
+            self._delivery, self._index = delivery, start
+        return found
+
     def _event(self, delivery: Delivery, index: int) -> TopicEvent[T] | None:
         try:
             value = self._decode(delivery.payloads[index])

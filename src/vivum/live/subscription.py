@@ -45,6 +45,11 @@ class Subscription(Generic[T]):
         self._is_closed = False
 
     @property
+    def reader(self) -> Reader[T]:
+        """What turns messages into events and batches; for other kinds of reading than those here."""
+        return self._reader
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The names of the topics that are received from now."""
         return tuple(self._seats)

@@ -87,6 +87,12 @@ class Topic(Generic[T]):
         """Who is in the present view, oldest first."""
         return () if self._seat.view is None else self._seat.view.members
 
+    @property
+    def reader(self) -> Reader[T]:
+        """What turns messages into events and batches; for other kinds of reading than those here."""
+        self._must_receive()
+        return self._reader
+
     # Sending.
 
     async def send(self, value: T) -> None:
