@@ -35,6 +35,7 @@ PROTOCOLS: tuple[str, ...] = (
     "membership",
     "consensus",
     "gossip",
+    "survey",
     "reference",
 )
 """The same inside `vivum.protocols`, one sub-package a row. Modules beside them are the ground for all."""

@@ -19,8 +19,9 @@ from vivum.protocols.directory.client import (
     TopicsEntered,
     TopicsListed,
 )
+from vivum.protocols.survey.machine import AskLoad, LoadTold
 from vivum.runtime.member_host import MemberHost
-from vivum.wire.directory import TopicEntry, TopicRecord
+from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,26 @@ class Browser:
             for each in records
         ]
 
+    async def loads(self, nodes: Sequence[NodeInfo], timeout_s: float) -> list[LoadReport]:
+        """Ask these nodes what they do; return what comes within this time."""
+        number = self._number()
+        question = self._questions[number] = _Question(self._loop.create_future(), len(nodes))
+        own = self._host.endpoint
+        for each in nodes:
+            if each.endpoint == own:
+                report = self._host.parts.surveyor.report(number)
+                self._add(question, () if report is None else (report,), len(nodes) == 1)
+            else:
+                self._host.submit(AskLoad(number, each.endpoint))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await question.future
+        except TimeoutError:
+            pass
+        finally:
+            self._questions.pop(number, None)
+        return sorted(question.found, key=lambda report: report.node)
+
     def watch(self, pattern: str, tell: Callable[[Sequence[TopicRecord]], None]) -> int:
         """Be told of all topics that match, now and later; returns a number for `unwatch`."""
         number = self._number()
@@ -127,6 +148,10 @@ class Browser:
                     self._watches[request](topics)
                 elif request in self._questions:
                     self._add(self._questions[request], topics, is_last)
+            case LoadTold(report):
+                question = self._questions.get(report.request)
+                if question is not None:
+                    self._add(question, (report,), len(question.found) + 1 >= question.wanted)
             case NodesListed(request, nodes, is_last):
                 if request in self._questions:
                     self._add(self._questions[request], nodes, is_last)

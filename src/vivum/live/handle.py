@@ -28,12 +28,15 @@ from vivum.protocols.directory.names import check_name, check_pattern, is_patter
 from vivum.protocols.discovery.finder import ServiceFound
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.runtime.member_host import HostOptions, MemberHost
-from vivum.wire.directory import TopicEntry, TopicRecord
+from vivum.wire.directory import LoadReport, TopicEntry, TopicLoad, TopicRecord
 
 T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the reader of a topic, in bytes, unless it is entered with another limit."""
+
+LOAD_TOPICS_MAX = 32
+"""Topics that a report of a node's load names."""
 
 LEAVE_S = 2.0
 """How long a node that closes waits for the service to let it go."""
@@ -81,6 +84,7 @@ class NodeHandle:
         self._tasks: set[asyncio.Task[None]] = set()
         self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled)
         self._browser = Browser(self._host, self._loop)
+        self._host.parts.surveyor.report = self._report_load
         self._host.start()
 
     # What is known.
@@ -125,6 +129,28 @@ class NodeHandle:
         """List the nodes of the domain."""
         self.check_open()
         return await self._browser.nodes()
+
+    async def loads(self, timeout_s: float = 0.5) -> list[LoadReport]:
+        """Ask all nodes of the domain what they do, and return what comes within this time, by node."""
+        return await self._browser.loads(await self.nodes(), timeout_s)
+
+    def _report_load(self, request: int) -> LoadReport | None:
+        if self._life is None:
+            return None
+        busiest = sorted(self._seats.values(), key=lambda seat: -seat.sent - seat.delivered)[:LOAD_TOPICS_MAX]
+        counters = self._host.parts.counters
+        return LoadReport(
+            request,
+            *self._life,
+            self.name,
+            counters.messages_accepted,
+            counters.messages_delivered,
+            counters.bytes_sent,
+            counters.bytes_received,
+            counters.repairs_received,
+            counters.messages_failed,
+            tuple(TopicLoad(seat.name, seat.sent, seat.delivered) for seat in busiest if seat.holders),
+        )
 
     # Joining.
 

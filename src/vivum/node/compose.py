@@ -21,6 +21,7 @@ from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.survey.machine import Surveyor
 from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSettings
 from vivum.wire.gate import Gate
 
@@ -36,6 +37,7 @@ class MemberParts:
     client: MembershipClient
     qsm: QsmMachine
     finder: Finder
+    surveyor: Surveyor
     counters: Counters
 
 
@@ -80,9 +82,10 @@ def compose_member(
     directory = DirectoryClient(
         lambda: finder.service.endpoint if finder.service is not None else NOWHERE, lambda: client.member, gate
     )
-    machines = [qsm, unrepaired, finder, directory]
+    surveyor = Surveyor(gate)
+    machines = [qsm, unrepaired, finder, directory, surveyor]
     node = Node(nobody, gate, machines, counters, trace, identity=lambda: qsm.identity or nobody)
-    return MemberParts(node, client, qsm, finder, counters)
+    return MemberParts(node, client, qsm, finder, surveyor, counters)
 
 
 def compose_service(domain: int, endpoint: Endpoint, *, multicast: bool, dedicated: bool, term: int) -> ServiceParts:

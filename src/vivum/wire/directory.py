@@ -121,3 +121,33 @@ class Roster(ControlMessage, frozen=True, tag=47):
     request: U64
     nodes: tuple[NodeRecord, ...]
     more: bool
+
+
+class LoadQuery(ControlMessage, frozen=True, tag=48):
+    """Asks a node what it does."""
+
+    request: U64
+
+
+class TopicLoad(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a node did in one topic so far: messages sent, and delivered to it."""
+
+    name: Name
+    sent: U64
+    delivered: U64
+
+
+class LoadReport(ControlMessage, frozen=True, tag=49):
+    """Answers `LoadQuery`: what the node did since it began its life, and in its busiest topics."""
+
+    request: U64
+    node: U32
+    incarnation: U16
+    name: Name
+    messages_sent: U64
+    messages_delivered: U64
+    bytes_sent: U64
+    bytes_received: U64
+    repairs_received: U64
+    messages_failed: U64
+    topics: Annotated[tuple[TopicLoad, ...], msgspec.Meta(max_length=64)]

@@ -23,6 +23,7 @@ class Kind(IntEnum):
     DIRECTORY = 21
     TOPICS = 22
     UNREPAIRED = 23
+    SURVEY = 24
 
 
 class KindInfo(NamedTuple):
@@ -50,6 +51,7 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.DIRECTORY: KindInfo(Priority.CONTROL, False, "To the directory of topics: names to enter, patterns to list"),
     Kind.TOPICS: KindInfo(Priority.CONTROL, False, "From the directory of topics: groups of names, lists of topics"),
     Kind.UNREPAIRED: KindInfo(Priority.DATA, True, "New messages, packed, that nobody will send again"),
+    Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.
