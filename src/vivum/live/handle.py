@@ -38,7 +38,7 @@ RECEIVE_BYTES_MAX = 64 * 1024 * 1024
 LOAD_TOPICS_MAX = 32
 """Topics that a report of a node's load names."""
 
-LEAVE_S = 2.0
+LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
 
 
