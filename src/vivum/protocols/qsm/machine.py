@@ -31,7 +31,7 @@ from vivum.protocols.commands import (
     SendMessages,
 )
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -112,7 +112,8 @@ class QsmMachine:
     def _start(self, now_ns: int) -> None:
         if not self._started:
             self._started = True
-            self.client.start(now_ns)
+            if self.client.state is ClientState.IDLE:
+                self.client.start(now_ns)
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
