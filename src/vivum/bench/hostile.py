@@ -16,14 +16,19 @@ from vivum.bench.crew import Crew, Worker
 from vivum.bench.throughput import our_system
 from vivum.bench.worker import Control
 from vivum.core.ids import Channel
+from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.runtime.udp import UdpPort
 from vivum.wire.codec import HEADER_BYTES, FrameBuilder, seal_control
+from vivum.wire.gate import domain_tag
 from vivum.wire.kinds import KINDS, Kind
 
 BURST = 64
 """Datagrams between two looks at the clock and at the network."""
 
 OVERHEARD_MAX = 256
+CHANNELS = [*range(8), BEACON_CHANNEL]
+"""Multicast channels that are thrown at: the first ones, which a small domain uses, and that of beacons."""
+
 STRANGER_MIN = 500_000
 """Node ids from here on are in no view of a benchmark."""
 
@@ -34,8 +39,8 @@ def attack(cell: Cell, datagrams: int, seed: int) -> Outcome:
 
     def begin(crew: Crew, options: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
         endpoints = [options["service"], *(node["endpoint"] for node in nodes)]
-        channels = sorted({channel for node in nodes for channel in node["channels"]})
-        order = {"domain": options["domain"], "endpoints": endpoints, "channels": channels, "seed": seed}
+        domain = domain_tag(options["domain"])
+        order = {"domain": domain, "endpoints": endpoints, "channels": CHANNELS, "seed": seed}
         order |= {"datagrams": datagrams, "seconds": cell.seconds}
         attackers.append(crew.start("attacker", f"{__name__}:throw", order))
         attackers[0].hear("ready")
@@ -84,10 +89,11 @@ class Hostility:
         kind = self._rng.randrange(256)
         return bytes((1, kind)) + self._rng.randbytes(self._rng.randrange(0, 200))
 
-    def _fields(self, domain: int) -> tuple[int, ...]:
+    def _fields(self, domain: int) -> tuple[int, int, int, int, int, int, int]:
         rng = self._rng
         sender = rng.randrange(STRANGER_MIN, 1 << 32)
-        return domain, sender, rng.randrange(1 << 16), *(rng.randrange(8) for _ in range(3)), rng.randrange(1 << 40)
+        region, view, sequence = (rng.randrange(8) for _ in range(3))
+        return domain, sender, rng.randrange(1 << 16), region, view, sequence, rng.randrange(1 << 40)
 
     def _data(self, domain: int) -> bytes:
         rng = self._rng
