@@ -122,8 +122,13 @@ class Hostility:
         return data + self._rng.randbytes(self._rng.randrange(1, 100))
 
     def _changed_body(self) -> bytes:
-        """Change bytes behind the header, and let a stranger have sent it."""
-        data = bytearray(self._real())
+        """Change bytes behind the header of a frame of messages, and let a stranger have sent it.
+
+        Not of a control frame: one that still decodes is a forgery, which nothing but keys can tell from the truth.
+        """
+        data = bytearray(self._real() if self._rng.random() < 0.5 else self._stranger())
+        if data[1] not in (Kind.DATA, Kind.RESENT):
+            return self._torn()
         for _ in range(self._rng.randrange(1, 8)):
             if len(data) > HEADER_BYTES:
                 data[self._rng.randrange(HEADER_BYTES, len(data))] = self._rng.randrange(256)

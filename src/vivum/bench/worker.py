@@ -167,7 +167,7 @@ def _die_with_parent(parent: int) -> None:
         raise SystemExit(1)
 
 
-def main() -> None:
+def run_task() -> None:
     """Run the task of the command line."""
     order = json.loads(sys.argv[1])
     _die_with_parent(order["parent"])
@@ -189,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_task()

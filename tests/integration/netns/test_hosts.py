@@ -7,7 +7,7 @@ import pytest
 
 from vivum.bench.cell import Cell, Outcome, measure
 from vivum.bench.crew import Crew, Worker
-from vivum.bench.namespaces import Network, capacity_per_s, sweep, why_impossible
+from vivum.bench.namespaces import NetnsNetwork, capacity_per_s, sweep, why_impossible
 from vivum.bench.throughput import our_system
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why := why_impossible()), reason=why or "possible")]
@@ -19,7 +19,7 @@ def names() -> str:
     return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
 
 
-def cell_on(network: Network, seconds: float, per_s: float = PER_S) -> Cell:
+def cell_on(network: NetnsNetwork, seconds: float, per_s: float = PER_S) -> Cell:
     places = [(host.prefix, host.address) for host in network.hosts]
     return Cell(1000, len(places) - 2, seconds, options={"per_s": per_s, "batch": 5}, places=places)
 
@@ -28,7 +28,7 @@ def faults(outcome: Outcome) -> list[int]:
     return [outcome.total(key) for key in ("lost", "duplicated", "out_of_order")]
 
 
-def heard(network: Network, source: int, target: int) -> bool:
+def heard(network: NetnsNetwork, source: int, target: int) -> bool:
     """Send one datagram from host to host; tell whether it came."""
     listen = (
         "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 9999)); s.settimeout(0.7);"
@@ -47,7 +47,7 @@ def heard(network: Network, source: int, target: int) -> bool:
 
 def test_hosts_hear_each_other_unless_they_are_parted_and_nothing_is_left_behind():
     before = names()
-    with Network(3) as network:
+    with NetnsNetwork(3) as network:
         assert heard(network, 0, 2)
         network.partition(network.hosts[:2], network.hosts[2:])
         assert not heard(network, 0, 2)
@@ -59,7 +59,7 @@ def test_hosts_hear_each_other_unless_they_are_parted_and_nothing_is_left_behind
 
 
 def test_what_a_killed_run_left_behind_is_swept():
-    left = "import os; from vivum.bench.namespaces import Network; Network(2).__enter__(); os._exit(0)"
+    left = "import os; from vivum.bench.namespaces import NetnsNetwork; NetnsNetwork(2).__enter__(); os._exit(0)"
     process = subprocess.Popen([sys.executable, "-c", left])
     assert process.wait(30) == 0
     assert f"vivum-{process.pid}-" in names()
@@ -68,7 +68,7 @@ def test_what_a_killed_run_left_behind_is_swept():
 
 
 def test_with_loss_at_every_receiver_nothing_is_lost_in_the_end():
-    with Network(4, rate_mbit=100) as network:
+    with NetnsNetwork(4, rate_mbit=100) as network:
         for host in network.hosts[2:]:
             host.lose(5)
         outcome = measure(our_system(), cell_on(network, 3.0))
@@ -77,7 +77,7 @@ def test_with_loss_at_every_receiver_nothing_is_lost_in_the_end():
 
 
 def test_a_receiver_that_was_cut_off_for_a_while_gets_everything_after_the_heal():
-    with Network(5) as network:
+    with NetnsNetwork(5) as network:
         cut_off = network.hosts[4:]
         state = "before"
 
@@ -100,7 +100,7 @@ def test_a_receiver_that_was_cut_off_for_a_while_gets_everything_after_the_heal(
 
 
 def test_a_link_of_100_mbit_carries_no_more_than_it_can():
-    with Network(3, rate_mbit=100) as network:
+    with NetnsNetwork(3, rate_mbit=100) as network:
         outcome = measure(our_system(), cell_on(network, 2.0, per_s=0.0))
     assert faults(outcome) == [0, 0, 0]
     # Packing saves some headers, never more than all of them.
