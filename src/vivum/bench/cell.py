@@ -82,9 +82,17 @@ Met = Callable[[Crew, dict[str, Any], "list[dict[str, Any]]"], None]
 
 
 def measure(
-    system: ModuleType, cell: Cell, during: During | None = None, warm_s: float = WARM_S, on_met: Met | None = None
+    system: ModuleType,
+    cell: Cell,
+    during: During | None = None,
+    warm_s: float = WARM_S,
+    on_met: Met | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> Outcome:
-    """Run one cell and end all its processes. Raises `MissingError` if the system is not installed."""
+    """Run one cell and end all its processes. Raises `MissingError` if the system is not installed.
+
+    `on_stop` is called when the window is over, while receivers still wait for the rest.
+    """
     with Crew() as crew:
         options = {"size": cell.size, "receivers": cell.receivers, "groups": cell.groups, **cell.options}
         options |= system.prepare(crew, cell)
@@ -118,6 +126,8 @@ def measure(
             )
         ]
         sent = sender.hear("sent")
+        if on_stop is not None:
+            on_stop()
         for each in receivers:
             each.tell(expect=sent["sent"])
         received = [each.hear("received") for each in receivers]

@@ -7,6 +7,7 @@ that is not as expected is looked at message by message.
 """
 
 import os
+from collections.abc import Sequence
 from struct import Struct
 
 NUMBER = Struct("<Q")
@@ -68,7 +69,7 @@ class Tally:
         # Numbers that were passed over so far; one that comes later is out of order, and not missing any more.
         self.missing = 0
 
-    def take(self, batch: list[bytes], group: int = 0) -> None:
+    def take(self, batch: Sequence[bytes], group: int = 0) -> None:
         """Count a batch of one group and check it."""
         count = len(batch)
         if not count:
@@ -87,7 +88,7 @@ class Tally:
         else:
             self._look_closely(batch, group)
 
-    def _look_closely(self, batch: list[bytes], group: int) -> None:
+    def _look_closely(self, batch: Sequence[bytes], group: int) -> None:
         """Find out, message by message, what is wrong. A step of more than half a cycle counts as one back."""
         length = self._length
         expected = self._next[group]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Self
 
 from vivum.bench.counting import resident_kb
@@ -119,16 +119,17 @@ class Crew:
         """Start a worker with a task, `module:function`. A prefix, such as `ip netns exec NAME`, runs it elsewhere."""
         order = json.dumps({"name": name, "task": task, "options": options, "parent": os.getpid()})
         errors = self._cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the crew
-        process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "vivum.bench.worker", order],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
+        with _undisturbed():
+            process = subprocess.Popen(
+                [*prefix, sys.executable, "-m", "vivum.bench.worker", order],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+            self.on_close(lambda: _end(process))
         worker = Worker(name, process, errors)
         self.workers.append(worker)
-        self.on_close(lambda: _end(process))
         return worker
 
     def serve(self, command: Sequence[str], port: int, timeout_s: float = 10.0) -> None:
@@ -137,14 +138,15 @@ class Crew:
         if program is None:
             raise MissingError(f"{command[0]} is not installed (Debian: apt-get install {command[0]})")
         guard = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-        process = subprocess.Popen(
-            [*guard, program, *command[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        self.on_close(lambda: _end(process))
+        with _undisturbed():
+            process = subprocess.Popen(
+                [*guard, program, *command[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self.on_close(lambda: _end(process))
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline and process.poll() is None:
             try:
@@ -175,6 +177,16 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let Ctrl-C wait: between the start of a process and the note that it must be ended there is no safe moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -16,40 +16,47 @@ from vivum.bench.crew import Crew, Worker
 from vivum.bench.throughput import our_system
 from vivum.bench.worker import Control
 from vivum.core.ids import Channel
+from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.runtime.udp import UdpPort
 from vivum.wire.codec import HEADER_BYTES, FrameBuilder, seal_control
+from vivum.wire.gate import domain_tag
 from vivum.wire.kinds import KINDS, Kind
 
 BURST = 64
 """Datagrams between two looks at the clock and at the network."""
 
 OVERHEARD_MAX = 256
+CHANNELS = [*range(8), BEACON_CHANNEL]
+"""Multicast channels that are thrown at: the first ones, which a small domain uses, and that of beacons."""
+
 STRANGER_MIN = 500_000
 """Node ids from here on are in no view of a benchmark."""
 
 
-def attack(cell: Cell, datagrams: int, seed: int) -> tuple[Outcome, int]:
-    """Measure a cell while so many hostile datagrams go to all its ports; return the outcome and how many went."""
+def attack(cell: Cell, datagrams: int, seed: int) -> Outcome:
+    """Measure a cell while so many hostile datagrams go to all its ports; all are thrown when it returns."""
     attackers: list[Worker] = []
 
     def begin(crew: Crew, options: dict[str, Any], nodes: list[dict[str, Any]]) -> None:
         endpoints = [options["service"], *(node["endpoint"] for node in nodes)]
-        channels = sorted({channel for node in nodes for channel in node["channels"]})
-        order = {"domain": options["domain"], "endpoints": endpoints, "channels": channels, "seed": seed}
+        domain = domain_tag(options["domain"])
+        order = {"domain": domain, "endpoints": endpoints, "channels": CHANNELS, "seed": seed}
         order |= {"datagrams": datagrams, "seconds": cell.seconds}
         attackers.append(crew.start("attacker", f"{__name__}:throw", order))
         attackers[0].hear("ready")
 
-    thrown = 0
+    is_thrown = False
 
     def during(_crew: Crew, _receivers: list[Worker], since_s: float) -> None:
-        nonlocal thrown
-        if since_s >= 0 and not thrown:
-            thrown = -1
+        nonlocal is_thrown
+        if not is_thrown and since_s >= 0:
             attackers[0].tell(go=True)
+            is_thrown = True
 
-    outcome = measure(our_system(), cell, during, on_met=begin)
-    return outcome, datagrams
+    def end() -> None:
+        attackers[0].hear("thrown", cell.seconds)
+
+    return measure(our_system(), cell, during, on_met=begin, on_stop=end)
 
 
 class Hostility:
@@ -82,10 +89,11 @@ class Hostility:
         kind = self._rng.randrange(256)
         return bytes((1, kind)) + self._rng.randbytes(self._rng.randrange(0, 200))
 
-    def _fields(self, domain: int) -> tuple[int, ...]:
+    def _fields(self, domain: int) -> tuple[int, int, int, int, int, int, int]:
         rng = self._rng
         sender = rng.randrange(STRANGER_MIN, 1 << 32)
-        return domain, sender, rng.randrange(1 << 16), *(rng.randrange(8) for _ in range(3)), rng.randrange(1 << 40)
+        region, view, sequence = (rng.randrange(8) for _ in range(3))
+        return domain, sender, rng.randrange(1 << 16), region, view, sequence, rng.randrange(1 << 40)
 
     def _data(self, domain: int) -> bytes:
         rng = self._rng
@@ -114,8 +122,13 @@ class Hostility:
         return data + self._rng.randbytes(self._rng.randrange(1, 100))
 
     def _changed_body(self) -> bytes:
-        """Change bytes behind the header, and let a stranger have sent it."""
-        data = bytearray(self._real())
+        """Change bytes behind the header of a frame of messages, and let a stranger have sent it.
+
+        Not of a control frame: one that still decodes is a forgery, which nothing but keys can tell from the truth.
+        """
+        data = bytearray(self._real() if self._rng.random() < 0.5 else self._stranger())
+        if data[1] not in (Kind.DATA, Kind.RESENT):
+            return self._torn()
         for _ in range(self._rng.randrange(1, 8)):
             if len(data) > HEADER_BYTES:
                 data[self._rng.randrange(HEADER_BYTES, len(data))] = self._rng.randrange(256)

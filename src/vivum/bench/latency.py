@@ -13,7 +13,7 @@ from typing import Any
 from vivum.bench.cell import Cell
 from vivum.bench.crew import Crew, MissingError
 from vivum.bench.loops import run_fast
-from vivum.bench.systems import vivum_driver
+from vivum.bench.systems import vivum_topics
 from vivum.bench.worker import Control
 
 WARM_ROUNDS = 200
@@ -31,8 +31,9 @@ def measure_latency(
         except MissingError as error:
             result[f"{name}skipped"] = str(error)
             continue
-        result[f"{name}rtt_us_p50"] = _percentile(times, 50)
-        result[f"{name}rtt_us_p99"] = _percentile(times, 99)
+        for kind, each in times.items():
+            result[f"{name}{kind}rtt_us_p50"] = _percentile(each, 50)
+            result[f"{name}{kind}rtt_us_p99"] = _percentile(each, 99)
     raw = result["raw_udp_rtt_us_p50"]
     result["to_raw_udp"] = round(result["rtt_us_p50"] / raw, 3)
     return {**result, "size": size, "rounds": rounds}
@@ -43,7 +44,7 @@ def _percentile(times_ns: list[int], percent: int) -> float:
     return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / 1000, 1)
 
 
-def _ping_pong(task: str, size: int, rounds: int, settings: dict[str, Any]) -> list[int]:
+def _ping_pong(task: str, size: int, rounds: int, settings: dict[str, Any]) -> dict[str, list[int]]:
     with Crew() as crew:
         options: dict[str, Any] = {"size": size, "rounds": rounds}
         if task == "zmq":
@@ -53,12 +54,13 @@ def _ping_pong(task: str, size: int, rounds: int, settings: dict[str, Any]) -> l
                 raise MissingError("pyzmq is not installed (pip install pyzmq)") from None
         if task == "vivum":
             options |= {"receivers": 1, "groups": 1, "settings": settings}
-            options |= vivum_driver.prepare(crew, Cell(size, 1, 1.0))
+            cell = Cell(size, 1, 1.0)
+            options |= vivum_topics.prepare(crew, cell) | cell.place(1)[1]
         echo = crew.start("echo", f"{__name__}:echo_{task}", options)
         options |= echo.hear("ready")
         ping = crew.start("ping", f"{__name__}:ping_{task}", options)
-        times: list[int] = ping.hear("times")["times"]
-        return times
+        told = ping.hear("times")
+        return {"": told["times"]} | ({"awaited_": told["awaited"]} if "awaited" in told else {})
 
 
 def _time_rounds(control: Control, rounds: int, turn: Callable[[], object]) -> None:
@@ -169,9 +171,9 @@ def ping_zmq(control: Control, options: dict[str, Any]) -> None:
 
 def echo_vivum(control: Control, options: dict[str, Any]) -> None:
     """Send every message back."""
-    vivum_driver.echo(control, options)
+    vivum_topics.echo(control, options)
 
 
 def ping_vivum(control: Control, options: dict[str, Any]) -> None:
     """Send messages, and wait for each to come back."""
-    vivum_driver.ping(control, {**options, "warm": WARM_ROUNDS})
+    vivum_topics.ping(control, {**options, "warm": WARM_ROUNDS})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vivum.bench.cell import Cell, Outcome, measure
-from vivum.bench.namespaces import Network, capacity_per_s, why_impossible
+from vivum.bench.namespaces import NetnsNetwork, capacity_per_s, why_impossible
 from vivum.bench.throughput import our_system
 from vivum.core.errors import HostError
 
@@ -36,7 +36,7 @@ def measure_link(
         if prefix and not percent:
             continue
         progress(f"{receivers} receivers at {rate_mbit} Mbit/s, {percent} % loss")
-        with Network(receivers + 2, rate_mbit) as network:
+        with NetnsNetwork(receivers + 2, rate_mbit) as network:
             for host in network.hosts[2:]:
                 host.lose(percent)
             places = [(host.prefix, host.address) for host in network.hosts]

@@ -57,7 +57,7 @@ def why_impossible() -> str:
     return ""
 
 
-class Host:
+class NetnsHost:
     """One computer: a name, an address, and how to run something there."""
 
     def __init__(self, name: str, address: str) -> None:
@@ -72,7 +72,7 @@ class Host:
         self._lossy = percent
         self._apply()
 
-    def cut_from(self, others: Iterable["Host"]) -> None:
+    def cut_from(self, others: Iterable["NetnsHost"]) -> None:
         """Hear nothing of these any more; of nobody cut off, if there are none."""
         self._cut_from = [each.address for each in others]
         self._apply()
@@ -82,7 +82,7 @@ class Host:
         _run("ip", "netns", "exec", self.name, "nft", rules)
 
 
-class Network:
+class NetnsNetwork:
     """Some hosts at one switch. Use it in a `with`: at its end all of it goes away."""
 
     def __init__(self, count: int, rate_mbit: int = 0) -> None:
@@ -92,7 +92,7 @@ class Network:
         run = f"{PREFIX}-{os.getpid()}"
         self._switch = f"{run}-switch"
         self._rate_mbit = rate_mbit
-        self.hosts = [Host(f"{run}-h{number}", f"{SUBNET}.{number}") for number in range(1, count + 1)]
+        self.hosts = [NetnsHost(f"{run}-h{number}", f"{SUBNET}.{number}") for number in range(1, count + 1)]
         self._made: list[str] = []
 
     def __enter__(self) -> Self:
@@ -131,7 +131,7 @@ class Network:
         self._made.append(name)
         _run("ip", "netns", "add", name)
 
-    def partition(self, *sides: Sequence[Host]) -> None:
+    def partition(self, *sides: Sequence[NetnsHost]) -> None:
         """Let hosts hear their own side alone."""
         for side in sides:
             others = [host for other in sides if other is not side for host in other]

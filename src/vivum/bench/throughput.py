@@ -13,7 +13,7 @@ from typing import Any
 
 from vivum.bench.cell import Cell, Outcome, measure
 from vivum.bench.crew import Crew, Worker
-from vivum.bench.systems import vivum_driver
+from vivum.bench.systems import vivum_topics
 from vivum.core.errors import UsageError
 
 Progress = Callable[[str], None]
@@ -24,7 +24,7 @@ MB = 1024
 
 def our_system() -> ModuleType:
     """Return the way in which Vivum is measured."""
-    return vivum_driver
+    return vivum_topics
 
 
 class _Stop:

@@ -18,7 +18,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vivum.bench.counting import Tally
@@ -113,7 +113,7 @@ class Meter:
         # Messages in each tenth of a second of the window.
         self._tenths = [0] * (int(window.seconds * 10) + 1)
 
-    def take(self, batch: list[bytes], group: int = 0) -> None:
+    def take(self, batch: Sequence[bytes], group: int = 0) -> None:
         """Count a batch that just arrived."""
         self.tally.take(batch, group)
         now = time.monotonic()
@@ -167,7 +167,7 @@ def _die_with_parent(parent: int) -> None:
         raise SystemExit(1)
 
 
-def main() -> None:
+def run_task() -> None:
     """Run the task of the command line."""
     order = json.loads(sys.argv[1])
     _die_with_parent(order["parent"])
@@ -189,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_task()

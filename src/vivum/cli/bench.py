@@ -101,7 +101,8 @@ def latency(
     for title in ("round trip, µs", "median", "99 %"):
         table.add_column(title, justify="left" if title.startswith("round") else "right")
     for name, prefix in (
-        ("Vivum", ""),
+        ("Vivum, callback", ""),
+        ("Vivum, await receive", "awaited_"),
         ("raw UDP", "raw_udp_"),
         ("raw UDP on an event loop", "udp_on_loop_"),
         ("pyzmq PAIR", "pyzmq_"),

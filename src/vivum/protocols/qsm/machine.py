@@ -31,7 +31,7 @@ from vivum.protocols.commands import (
     SlowMembers,
 )
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -121,7 +121,8 @@ class QsmMachine:
     def _start(self, now_ns: int) -> None:
         if not self._started:
             self._started = True
-            self.client.start(now_ns)
+            if self.client.state is ClientState.IDLE:
+                self.client.start(now_ns)
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
@@ -193,6 +194,10 @@ class QsmMachine:
             return
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
+            return
+        if sender not in region.streams and source not in self.client.endpoints.values():
+            # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
+            self._refuse(source, frame, "of a new stream, from a stranger")
             return
         stream = region.on_data(self._now_ns, sender, frame)
         if stream is None:

@@ -1,0 +1,282 @@
+"""A node of a domain on sockets: finds the service or carries one, joins, follows when the service changes.
+
+Design note: `docs/design/runtime.md`. Knows nothing of names and types of topics: `vivum.live` does.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vivum.core.errors import HostError
+from vivum.core.ids import Endpoint, Member
+from vivum.core.limits import Limits
+from vivum.core.machine import Command, Delivery, Event
+from vivum.node.compose import MemberParts, compose_member
+from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
+from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.client import ClientState, MembershipClient
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.runtime.driver import Driver
+from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
+from vivum.runtime.service_host import ServiceHost
+from vivum.runtime.udp import UdpPort
+
+CARRY_STEP_NS = 150_000_000
+"""How much longer each younger node waits before it carries a service in the place of a lost one."""
+
+WINDOW_SHARE = 3
+"""The window takes one part in so many of the receive buffer: the kernel counts more than the payload of a datagram."""
+
+WINDOW_FRAMES_MIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """Where and how a node takes part. Checked by `vivum.connect`."""
+
+    domain: int
+    name: str
+    interface: str
+    port: int
+    seeds: tuple[Endpoint, ...]
+    service_port: int
+    embedded: bool
+    multicast: bool
+    ttl: int
+    buffer_bytes: int
+    limits: Limits
+
+
+def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
+    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it."""
+    share = receive_buffer_bytes // WINDOW_SHARE
+    frame_bytes = max(1472, min(payload_bytes, PAYLOAD_BYTES_MAX, share // WINDOW_FRAMES_MIN))
+    frame_bytes = min(frame_bytes, payload_bytes)
+    base = QsmSettings()
+    window = max(WINDOW_FRAMES_MIN, min(share // frame_bytes, base.window_frames))
+    return replace(base, frame_bytes_max=frame_bytes, window_frames=window, multicast=multicast)
+
+
+class MemberHost:
+    """Runs one node on the current event loop."""
+
+    def __init__(
+        self,
+        options: HostOptions,
+        on_delivery: Callable[[Delivery], None],
+        on_event: Callable[[Event], None],
+        on_settled: Callable[[], None],
+    ) -> None:
+        self.options = options
+        self.service: ServiceHost | None = None
+        self._on_event = on_event
+        self._on_settled = on_settled
+        self._room: list[asyncio.Future[None]] = []
+        self._follow_soon: ServiceInfo | None = None
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._port = UdpPort(
+            options.domain,
+            options.interface,
+            port=options.port,
+            buffer_bytes=options.buffer_bytes,
+            ttl=options.ttl,
+        )
+        self.settings = fitting_settings(
+            payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
+        )
+        self._parts = compose_member(
+            options.name,
+            options.domain,
+            self._port.endpoint,
+            random.Random(),
+            self.settings,
+            options.limits,
+            seeds=options.seeds,
+            carry_after_ns=self._carry_after_ns(),
+        )
+        self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle)
+
+    def start(self) -> None:
+        """Begin to look for the service; the rest follows."""
+        self._driver.start()
+        self._driver.submit(StartSeeking())
+
+    def _carry_after_ns(self) -> int | None:
+        """With seeds only the nodes that are seeds carry a service, the first of them first."""
+        options = self.options
+        if not options.embedded:
+            return None
+        if options.seeds and not options.service_port:
+            if self._port.endpoint not in options.seeds:
+                return None
+            return options.seeds.index(self._port.endpoint) * CARRY_STEP_NS
+        return 0
+
+    # What is known.
+
+    @property
+    def parts(self) -> MemberParts:
+        """The machines."""
+        return self._parts
+
+    @property
+    def client(self) -> MembershipClient:
+        """What the node knows of the domain."""
+        return self._parts.client
+
+    @property
+    def member(self) -> Member | None:
+        """This life of this node; None while it has none."""
+        return self._parts.client.member
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the node takes unicast datagrams."""
+        return self._port.endpoint
+
+    @property
+    def service_info(self) -> ServiceInfo | None:
+        """The service that the node belongs to."""
+        return self._parts.finder.service
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """The receive buffer that the system granted."""
+        return self._port.receive_buffer_bytes
+
+    # What is asked for.
+
+    def submit(self, command: Command) -> None:
+        """Hand a command to the node, and carry out what it causes. Raises what the node raises."""
+        self._driver.submit(command)
+
+    def submit_all(self, commands: Sequence[Command]) -> None:
+        """Hand over several commands before anything is carried out."""
+        node, now_ns = self._parts.node, self._driver.now_ns
+        try:
+            for command in commands:
+                node.submit(now_ns, command)
+        finally:
+            self._driver.pump()
+
+    @property
+    def is_pumping(self) -> bool:
+        """Tell whether a callback of this node is running: what was submitted is carried out when it returns."""
+        return self._driver.is_pumping
+
+    def wait_for_room(self) -> "asyncio.Future[None]":
+        """Return a future that is done when the node has got something out: what was refused may be accepted now."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._room.append(future)
+        return future
+
+    def _settle(self) -> None:
+        if self._room:
+            waiting, self._room = self._room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+        self._on_settled()
+
+    # Events of discovery.
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case ServiceFound(service):
+                self._follow_later(service)
+            case ServiceAbsent():
+                self._carry_service()
+            case ServiceLost():
+                self._rank_by_age()
+        self._on_event(event)
+
+    def _follow_later(self, service: ServiceInfo) -> None:
+        # Not from inside the machines that told it: they are in the middle of something.
+        if self._follow_soon is None:
+            self._loop.call_soon(self._follow)
+        self._follow_soon = service
+
+    def _follow(self) -> None:
+        service, self._follow_soon = self._follow_soon, None
+        if service is None or self._is_closed:
+            return
+        if self.service is not None and self.service.info.endpoint != service.endpoint:
+            self._drop_service()
+        now_ns = self._driver.now_ns
+        client = self._parts.client
+        client.serve_by(now_ns, [service.endpoint])
+        if client.state is ClientState.IDLE:
+            client.start(now_ns)
+        # QSM looks at its client when its own time comes: it must not go on with a life that has ended.
+        self._parts.qsm.on_timer(now_ns)
+        self._driver.pump()
+
+    def _carry_service(self) -> None:
+        options = self.options
+        try:
+            self.service = ServiceHost(
+                options.domain,
+                options.interface,
+                port=options.service_port,
+                ttl=options.ttl,
+                multicast=options.multicast,
+                term=self._parts.finder.term + 1,
+                on_outranked=self._on_outranked,
+            )
+        except HostError:
+            # Another process has the port, and so the service: its answer will come. If not, we try again.
+            self._loop.call_later(0.5, self._seek_again)
+            return
+        self._driver.submit(TrustService(self.service.info))
+
+    def _seek_again(self) -> None:
+        if not self._is_closed and self._parts.finder.service is None:
+            self._driver.submit(StartSeeking())
+
+    def _on_outranked(self, by: ServiceInfo) -> None:
+        self._loop.call_soon(self._drop_service)
+        if not self._is_closed:
+            self._driver.submit(TrustService(by))
+
+    def _drop_service(self) -> None:
+        if self.service is not None:
+            self.service.close()
+            self.service = None
+
+    def _rank_by_age(self) -> None:
+        """The service is gone: the oldest node that is left carries the next one, the others wait a little for it."""
+        client = self._parts.client
+        aged = sorted(
+            {pair for config in client.regions.values() for pair in zip(config.ages, config.members, strict=True)}
+        )
+        index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
+        self._parts.finder.carry_after(index * CARRY_STEP_NS)
+
+    # The end.
+
+    async def close(self, leave_s: float) -> None:
+        """Leave the domain, as far as that is possible within this time, and close the sockets."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        client = self._parts.client
+        try:
+            client.leave(self._driver.now_ns)
+            self._driver.pump()
+            deadline = self._loop.time() + leave_s
+            while client.state is not ClientState.LEFT and self._loop.time() < deadline:
+                await asyncio.wait([self.wait_for_room()], timeout=0.05)
+        finally:
+            self.close_now()
+
+    def close_now(self) -> None:
+        """Close the sockets without a word. The others notice by the silence."""
+        self._is_closed = True
+        self._driver.close()
+        for future in self._room:
+            if not future.done():
+                future.cancel()
+        self._room.clear()
+        self._drop_service()
