@@ -30,6 +30,12 @@ WINDOW_SHARE = 3
 
 WINDOW_FRAMES_MIN = 16
 
+LARGE_FRAME_BYTES = 9000
+"""Frames larger than any Ethernet takes stay inside this machine."""
+
+CACHE_BYTES = 64 << 20
+PENDING_BYTES = 4 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
@@ -49,13 +55,30 @@ class HostOptions:
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
-    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it."""
+    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it.
+
+    Where frames are large, on loopback, there is no link that could be overrun, only the buffers of receivers: the
+    window alone holds a sender back, and tokens come as often as the window needs.
+    """
     share = receive_buffer_bytes // WINDOW_SHARE
     frame_bytes = max(1472, min(payload_bytes, PAYLOAD_BYTES_MAX, share // WINDOW_FRAMES_MIN))
     frame_bytes = min(frame_bytes, payload_bytes)
     base = QsmSettings()
-    window = max(WINDOW_FRAMES_MIN, min(share // frame_bytes, base.window_frames))
-    return replace(base, frame_bytes_max=frame_bytes, window_frames=window, multicast=multicast)
+    if frame_bytes < LARGE_FRAME_BYTES:
+        return replace(base, frame_bytes_max=frame_bytes, multicast=multicast)
+    window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
+    return replace(
+        base,
+        frame_bytes_max=frame_bytes,
+        window_frames=max(base.window_frames, window),
+        window_bytes=window * frame_bytes,
+        cache_frames_max=max(4 * window, CACHE_BYTES // frame_bytes),
+        pending_bytes_max=PENDING_BYTES,
+        rate_initial=0,
+        token_busy_ns_min=300_000,
+        token_busy_ns_max=5_000_000,
+        multicast=multicast,
+    )
 
 
 class MemberHost:
