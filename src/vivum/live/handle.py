@@ -102,7 +102,7 @@ class NodeHandle:
     @property
     def carries_service(self) -> bool:
         """Tell whether the domain's configuration service runs in this process."""
-        return self._host.service is not None
+        return self._host.carries_service
 
     def statistics(self) -> NodeStatistics:
         """Tell what the node did so far, and how it stands."""
