@@ -11,6 +11,11 @@ from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
+from vivum.wire.layout import U16_MAX
+
+EPOCHS_BETWEEN = 1 << 16
+LIVES_BETWEEN = 256
+"""How far the numbers of a service are above those that are known of one before: it may have given some more."""
 
 
 class Carrier:
@@ -25,9 +30,11 @@ class Carrier:
         self._gate = gate
         self._term = 0
 
-    def begin(self, member: Member, term: int) -> None:
-        """Carry a new service from now on."""
+    def begin(self, member: Member, term: int, epoch: int = 0) -> None:
+        """Carry a new service from now on. `epoch` is one that the service before had, whose state is lost."""
         self.serving = ServiceMachine(member, self._gate)
+        if term > 1:
+            self.serving.service.begin_after(epoch + EPOCHS_BETWEEN, min(term * LIVES_BETWEEN, U16_MAX // 2))
         self._term = term
 
     def end(self) -> None:

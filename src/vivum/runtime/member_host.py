@@ -78,6 +78,7 @@ class MemberHost:
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []
         self._follow_soon: ServiceInfo | None = None
+        self._epoch_before = 0
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._port = self._open_port()
@@ -200,6 +201,7 @@ class MemberHost:
             case ServiceAbsent():
                 self._loop.call_soon(self._carry_service)
             case ServiceLost():
+                self._epoch_before = max(self._epoch_before, self._parts.client.epoch)
                 self._rank_by_age()
             case ServiceOutranked(by):
                 self._loop.call_soon(self._give_way, by)
@@ -235,7 +237,7 @@ class MemberHost:
         finder, carrier = self._parts.finder, self._parts.carrier
         if self._is_closed or finder.service is not None:
             return
-        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), finder.term + 1)
+        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), finder.term + 1, self._epoch_before)
         self._driver.submit(StartBeacon())
         info = self._parts.beaconer.info
         assert info is not None, "a service that began has something to tell"

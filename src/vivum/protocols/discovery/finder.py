@@ -143,7 +143,11 @@ class Finder:
         self.term = max(self.term, service.term)
         self._timers.cancel("seek")
         self._timers.cancel("carry")
-        self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
+        if service.endpoint == self._endpoint:
+            # Its beacons do not come back to it.
+            self._timers.cancel("watch")
+        else:
+            self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
         if is_news:
             self._events.append(ServiceFound(service))
 
