@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+
 from live_processes.director import Cast
 
 TOPIC = "/swx/NESN"

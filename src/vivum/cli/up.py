@@ -58,7 +58,9 @@ async def _serve(domain: str, interface: str, port: int, unicast: bool, as_json:
         out.print(f"service of domain [bold]{domain}[/] on {where}; nodes find it {way}. Ctrl-C ends it.")
         by = await ended
         if by is not None:
-            raise HostError(f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended")
+            raise HostError(
+                f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended"
+            )
     finally:
         lives = host.nodes
         host.close()

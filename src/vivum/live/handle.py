@@ -485,5 +485,3 @@ class NodeHandle:
 
 _NO_CHANNEL: Any = 0
 """QSM finds the channels of groups by itself."""
-
-

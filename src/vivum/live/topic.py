@@ -49,7 +49,7 @@ class TopicStatistics:
 
 
 class Topic(Generic[T]):
-    """A topic that this node has entered. Made by `NodeHandle.enter`; an async context manager that leaves at its end."""
+    """A topic that this node has entered. Made by `NodeHandle.enter`; `async with` leaves it at the end."""
 
     def __init__(
         self, node: "NodeHandle", seat: Seat, codec: Codec[T], *, receive: bool, own: bool, inbox: Inbox

@@ -14,6 +14,7 @@ from vivum.node.carrier import Carrier
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
+from vivum.protocols.contract import ProtocolMachine
 from vivum.protocols.directory.client import DirectoryClient
 from vivum.protocols.directory.machine import DirectoryMachine
 from vivum.protocols.discovery.beaconer import Beaconer
@@ -78,7 +79,7 @@ def compose_member(
     qsm = QsmMachine(client, gate, settings, limits, trace=trace)
     once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
     surveyor = Surveyor(gate)
-    machines = [
+    machines: list[ProtocolMachine] = [
         qsm,
         UnrepairedMachine(client, gate, once, limits, multicast=multicast),
         Discovery(finder, beaconer, gate),
@@ -101,5 +102,5 @@ def compose_service(domain: int, endpoint: Endpoint, *, multicast: bool) -> Serv
     carrier = Carrier(gate)
     carrier.begin(member, 1)
     beaconer = Beaconer(endpoint, gate, carrier.service, multicast=multicast, dedicated=True)
-    machines = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
+    machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), carrier, beaconer, counters)

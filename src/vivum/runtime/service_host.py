@@ -24,7 +24,7 @@ class ServiceHost:
         multicast: bool = True,
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
-        """Open the port and begin. `on_outranked` is called once, when another service is to stay in this one's place."""
+        """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
         self._port = UdpPort(domain, interface, port=port, ttl=ttl)
         self._parts = compose_service(domain, self._port.endpoint, multicast=multicast)
         self._on_outranked = on_outranked

@@ -57,8 +57,9 @@ class UdpPort:
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
-        `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The multicast port and addresses follow from the domain's tag,
-        so that two domains on one network do not even share them.
+        `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
+        multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
+        them.
         """
         self._interface = _packed(interface)
         self._domain = domain

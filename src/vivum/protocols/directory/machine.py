@@ -38,7 +38,7 @@ from vivum.wire.layout import GROUP_MAX
 
 BLOCK = 1 << 17
 BLOCKS = GROUP_MAX // BLOCK
-"""Groups that one term of a directory may give out, and how many terms have groups of their own before it begins anew."""
+"""Groups that one term of a directory may give out; how many terms have groups of their own, before they repeat."""
 
 _RECORD_BYTES = 40
 """What a record takes besides its texts, at most."""
@@ -130,7 +130,9 @@ class DirectoryMachine:
                 listing = self._list(request, pattern, after)
                 self._replies.append((source, listing))
                 if watch and not listing.more:
-                    self._watch(member, _Watcher(source, request, pattern, listing.last, now_ns + self.settings.watch_ns))
+                    self._watch(
+                        member, _Watcher(source, request, pattern, listing.last, now_ns + self.settings.watch_ns)
+                    )
             case Roll(request, after):
                 self._replies.append((source, self._call_roll(request, after)))
 
@@ -191,9 +193,7 @@ class DirectoryMachine:
             if records and size > self.settings.frame_bytes_max:
                 return Listing(request, tuple(records), records[-1].number, True)
             members = self._members_of(topic.group)
-            records.append(
-                TopicRecord(topic.name, topic.group, topic.number, topic.schema, topic.guarantee, members)
-            )
+            records.append(TopicRecord(topic.name, topic.group, topic.number, topic.schema, topic.guarantee, members))
         return Listing(request, tuple(records), self._created, False)
 
     def _call_roll(self, request: int, after: int) -> Roster:

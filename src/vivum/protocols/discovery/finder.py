@@ -84,7 +84,7 @@ class Finder:
         carry_after_ns: int | None = 0,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: it never does."""
+        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: never."""
         self.service: ServiceInfo | None = None
         self.term = 0
         self._endpoint = endpoint
