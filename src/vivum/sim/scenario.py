@@ -58,12 +58,16 @@ class NetworkSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class HostSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """The computers: the defaults handle about 10,000 datagrams/s, as those of seed 004 did."""
+    """The computers: the defaults handle about 10,000 datagrams/s, as those of seed 004 did.
+
+    `memory_cost` makes handling dearer by this share for each megabyte that the node holds, as allocators do.
+    """
 
     receive_cost: Duration = Duration(90_000)
     send_cost: Duration = Duration(20_000)
     socket_bytes: Positive = 212_992
     inbox_bytes: Positive = 1_048_576
+    memory_cost: Annotated[float, Meta(ge=0, le=10)] = 0.0
     clock_offset: Duration = Duration(0)
     clock_drift_ppm: Annotated[int, Meta(ge=0, le=10_000)] = 0
 

@@ -184,7 +184,7 @@ class World:
         clock = DriftingClock(
             rng.randint(0, spec.clock_offset), rng.randint(-spec.clock_drift_ppm, spec.clock_drift_ppm)
         )
-        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes)
+        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes, spec.memory_cost)
         host = Host(
             node,
             self.scheduler,

@@ -160,6 +160,11 @@ class RegionSender:
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the frames that are kept."""
+        return sum(map(len, self._frames))
+
     # What the region reports.
 
     def on_report(self, stable: int, floor: int, sharers: int = 1) -> set[GroupId]:
