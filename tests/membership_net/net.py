@@ -12,6 +12,7 @@ from vivum.core.machine import EMPTY_OUTPUT
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MICROSECOND, MILLISECOND, SECOND
 from vivum.observe.counters import Counters
+from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.protocols.membership.settings import ClientSettings, ServiceSettings
@@ -54,6 +55,8 @@ class Net:
         """Groups that are compared with the oracle at every client and every epoch."""
         self._truth: dict[int, dict[int, tuple[int, tuple[Member, ...]]]] = {0: {}}
         self._regions_with: dict[int, set[tuple[int, int]]] = {}
+        self.views_of: dict[Member, list[tuple[int, int]]] = {}
+        """Region views that each life was ever a member of, in order, by the service's own list."""
         self._paused: dict[Endpoint, tuple[MembershipClient, list]] = {}
         self._packets: list = []
         self._order = 0
@@ -199,12 +202,32 @@ class Net:
                 )
                 truth[group] = (epoch, tuple(member for _, member in members))
         self._truth[epoch] = truth
+        for region in self.service.regions.all():
+            if region.epoch == epoch:
+                for member in region.members:
+                    self.views_of.setdefault(member, []).append((region.region, epoch))
 
     def _check_truth(self, client: MembershipClient) -> None:
         truth = self._truth[client.epoch]
         for group in self.watched:
             if group in client.groups:
                 assert (client.group_view(GroupId(group)), client.members_of(GroupId(group))) == truth[group]
+
+    def assert_saw_every_view(self, client: MembershipClient) -> None:
+        """Every life saw all region views that it was ever a member of, in order, up to where it stood."""
+        member, seen, epoch = None, [], 0
+        for change in [*self.changes[client], None]:
+            match change:
+                case Welcomed():
+                    member, seen, epoch = change.member, [], 0
+                case ConfigurationChanged():
+                    assert all(each.view > epoch for each in change.passed)
+                    now = [each for each in change.after.values() if each is not None and member in each.members]
+                    seen += [(each.region, each.view) for each in (*change.passed, *now) if member in each.members]
+                    epoch = change.epoch
+                case Removed() | None if member is not None:
+                    assert seen == [view for view in self.views_of.get(member, []) if view[1] <= epoch]
+                    member = None
 
     def assert_agreement(self) -> None:
         """Every client stands where the service does, and all derive the same group views."""

@@ -156,7 +156,7 @@ class AllDelivered(Checker):
         owed = RangeSet()
         for (joins, view), sent in stream.sent.items():
             members = self._views.get((group, view))
-            if joins >= stay.began and (members is None or (receiver in members and view >= stay.first_view)):
+            if joins >= stay.began and view >= stay.first_view and (members is None or receiver in members):
                 owed.update(sent)
         for node in (0, stay.joined.node):
             if node in stream.failed:

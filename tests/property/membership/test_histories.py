@@ -129,6 +129,7 @@ def test_all_agree_after_any_history_over_a_bad_link(
         client = net.clients.get(Endpoint(host, 1))
         if client is not None:
             check_changes(net.changes[client])
+            net.assert_saw_every_view(client)
             assert (client.member is None) == (wanted[host] is None)
             if client.member is not None:
                 assert client.groups == wanted[host], "every request was applied once, in order"

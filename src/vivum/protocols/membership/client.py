@@ -129,6 +129,10 @@ class MembershipClient:
         """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
         return self._view.group_view(group)
 
+    def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
+        """Remember where a node is that sends into a region view of ours, and that no configuration told of."""
+        self._view.note_endpoint(node, endpoint)
+
     # What the owner asks for.
 
     def start(self, now_ns: int) -> None:
@@ -296,14 +300,20 @@ class MembershipClient:
             return "answers a request that was never made"
         if body.base > self.epoch:
             return "tells changes after an epoch that this node does not have"
-        if self._requests.on_applied(body.request):
-            self._errands.answered()
-            self._maybe_request(now_ns)
         if body.epoch <= self.epoch:
             # Repeated: our acknowledgement was lost.
             if body.epoch:
                 self._errands.say("ack")
-            return None
+        elif (cause := self._assemble(body)) is not None:
+            return cause
+        # Not before it is known what came of it: the next request must not overtake a configuration that is half there.
+        if body.epoch <= self.epoch and self._requests.on_applied(body.request):
+            self._errands.answered()
+            self._maybe_request(now_ns)
+        return None
+
+    def _assemble(self, body: Configuration) -> str | None:
+        """Take a part of a new configuration, and apply the whole if it is complete."""
         try:
             changes = self._assembly.add(body)
         except DecodeError as error:
@@ -312,6 +322,7 @@ class MembershipClient:
             return None
         self._changes.append(self._view.apply(body.base, body.epoch, changes))
         member = self.member
+        assert member is not None
         self.own_region = next((each for each in self.regions.values() if member in each.members), None)
         self.groups = RangeSet() if self.own_region is None else self.own_region.groups_of(member)
         self._errands.say("ack")

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from vivum.core.ids import Endpoint, Member, RegionId
 from vivum.core.ranges import RangeSet
+from vivum.wire.membership import MemberAddress, RegionRecord
 
 Bounds = tuple[int, ...]
 """Groups as a flat tuple of bounds of ranges: comparable, hashable, and the form in which they travel."""
@@ -50,11 +51,33 @@ class Region:
     by_age: list[tuple[int, Member]] = field(default_factory=list)
     placements: dict[Member, MemberPlacement] = field(default_factory=dict)
     neighbours: set[RegionId] = field(default_factory=set)
+    _record: RegionRecord | None = None
 
     @property
     def members(self) -> tuple[Member, ...]:
         """Members, oldest first."""
         return tuple(member for _, member in self.by_age)
+
+    @property
+    def record(self) -> RegionRecord:
+        """The present view as it travels, made once. Its channel has its own number: neither is ever used again."""
+        if self._record is None:
+            members: list[MemberAddress] = []
+            lacks: list[tuple[int, Bounds]] = []
+            for index, (age, member) in enumerate(self.by_age):
+                _, endpoint, _, own = self.placements[member]
+                members.append(MemberAddress(*member, age, *endpoint))
+                if own != self.key:
+                    missing = self.groups.copy()
+                    missing.difference_update(RangeSet.from_bounds(own))
+                    lacks.append((index, tuple(missing.bounds())))
+            self._record = RegionRecord(self.region, self.epoch, self.region, tuple(members), self.key, tuple(lacks))
+        return self._record
+
+    def on_changed(self, epoch: int) -> None:
+        """Take the number of a new view."""
+        self.epoch = epoch
+        self._record = None
 
 
 class RegionChanges(NamedTuple):
@@ -95,6 +118,10 @@ class Regions:
     def __getitem__(self, region: RegionId) -> Region:
         return self._by_id[region]
 
+    def find(self, region: RegionId) -> Region | None:
+        """Find a region, if it is there."""
+        return self._by_id.get(region)
+
     def all(self) -> list[Region]:
         """List all regions in the order of their making."""
         return list(self._by_id.values())
@@ -102,6 +129,15 @@ class Regions:
     def region_of(self, member: Member) -> Region | None:
         """Tell the region of a member."""
         return self._of_member.get(member)
+
+    def touched_by(self, changes: Mapping[Member, MemberPlacement | None]) -> list[Region]:
+        """List the regions that are there and would get a new view, or go, if these changes were applied."""
+        touched: dict[RegionId, Region] = {}
+        for member, placement in changes.items():
+            left = self._of_member.get(member)
+            entered = None if placement is None else self._by_key.get(placement.region_groups)
+            touched |= {region.region: region for region in (left, entered) if region is not None}
+        return list(touched.values())
 
     def placement_of(self, member: Member) -> MemberPlacement | None:
         """Tell where a member was put."""
@@ -134,7 +170,7 @@ class Regions:
             self._remove(region)
             concerned.pop(region.region, None)
         for region in changed:
-            region.epoch = epoch
+            region.on_changed(epoch)
         found = tuple(self._by_id[each] for each in concerned)
         for region in found:
             region.concern_epoch = epoch

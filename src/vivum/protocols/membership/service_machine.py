@@ -45,12 +45,15 @@ class Session:
 
     life: Life
     heard_ns: int
-    acknowledged: int = 0
     resend_ns: int = 0
 
 
 Timer = tuple[str, Member | None]
 """What is due: "batch" or "sweep" for all, "resend" or "probe" for one life."""
+
+
+ContentKey = tuple[int, int, tuple[tuple[int, int], ...]]
+"""What decides the content of a configuration: region, base, region views that are over."""
 
 
 class ServiceMachine:
@@ -157,9 +160,9 @@ class ServiceMachine:
     def _on_ack(self, session: Session, epoch: int) -> str | None:
         if epoch > self.service.epoch:
             return "acknowledges an epoch that never was"
-        session.acknowledged = max(session.acknowledged, epoch)
+        self.service.acknowledge(session.life, epoch)
         member = session.life.member
-        if session.acknowledged >= self.service.concern_epoch(session.life):
+        if session.life.acknowledged >= self.service.concern_epoch(session.life):
             self._timers.cancel(("resend", member))
             session.resend_ns = 0
         elif ("resend", member) not in self._timers and member not in self._configurations:
@@ -178,6 +181,12 @@ class ServiceMachine:
     def _suspect(self, member: Member) -> None:
         if self._suspicions.begin(member, self._now_ns):
             self._timers.set(("probe", member), self._now_ns)
+
+    def _drop(self, session: Session) -> None:
+        """End a life that does not answer. If it lives after all, it need not wait for its next word to learn it."""
+        self._gate.counters.members_dropped += 1
+        self._end(session)
+        self._replies.append((session.life.endpoint, Removal(session.life.name, *session.life.member)))
 
     def _end(self, session: Session) -> None:
         self.service.leave(session.life)
@@ -214,7 +223,13 @@ class ServiceMachine:
             self._timers.set(("batch", None), self._now_ns + self.settings.batch_ns)
 
     def _on_batch_due(self, _: None) -> None:
-        for member in self.service.close_batch():
+        concerned = self.service.close_batch()
+        for life in self.service.overdue():
+            # It may speak and yet not take what it is told: others must not wait for it for ever.
+            self._drop(self._sessions[life.member])
+        for member in concerned:
+            if member not in self._sessions:
+                continue
             # A node that does not acknowledge is told the newest when its next repetition is due, not with each epoch.
             if self._sessions[member].resend_ns <= self.settings.resend_ns_min:
                 self._configurations[member] = None
@@ -236,10 +251,7 @@ class ServiceMachine:
         session = self._sessions[member]
         verdict, next_ns = self._suspicions.on_probe_due(member, self._now_ns)
         if verdict is Verdict.DEAD:
-            self._gate.counters.members_dropped += 1
-            self._end(session)
-            # If it lives after all, it need not wait for its next word to learn this.
-            self._replies.append((session.life.endpoint, Removal(session.life.name, *member)))
+            self._drop(session)
             return
         self._replies.append((session.life.endpoint, Probe(*member)))
         self._timers.set(("probe", member), next_ns)
@@ -255,25 +267,26 @@ class ServiceMachine:
             self._send(output, endpoint, message)
         self._replies.clear()
         due, self._configurations = self._configurations, {}
-        # Members of one region at one epoch are told the same: made once.
-        made: dict[tuple[int, int], bytes] = {}
+        # Members of one region at one epoch, with the same past, are told the same: made once.
+        made: dict[ContentKey, bytes] = {}
         for member in due:
             self._send_configuration(output, self._sessions[member], made)
         return output if output else EMPTY_OUTPUT
 
-    def _send_configuration(self, output: Output, session: Session, made: dict[tuple[int, int], bytes]) -> None:
+    def _send_configuration(self, output: Output, session: Session, made: dict[ContentKey, bytes]) -> None:
         service, settings, life = self.service, self.settings, session.life
-        base = service.base_for(life, session.acknowledged)
+        base = service.base_for(life)
         region = service.regions.region_of(life.member)
-        key = (0 if region is None else region.region, base)
+        passed = tuple(life.passed)
+        key = (0 if region is None else region.region, base, tuple((each.region, each.view) for each in passed))
         content = made.get(key)
         if content is None:
-            content = made[key] = encode_changes(service.changes_for(region, base))
+            content = made[key] = encode_changes(service.changes_for(region, base, passed))
         if len(content) > settings.parts_max * self._part_bytes:
             return
-        for part in cut(life.member, life.request, base, service.epoch, content, self._part_bytes):
+        for part in cut(life.member, life.answered, base, service.epoch, content, self._part_bytes):
             self._send(output, life.endpoint, part)
-        if session.acknowledged < service.concern_epoch(life):
+        if life.acknowledged < service.concern_epoch(life):
             session.resend_ns = min(max(2 * session.resend_ns, settings.resend_ns_min), settings.resend_ns_max)
             self._timers.set(("resend", life.member), self._now_ns + session.resend_ns)
 

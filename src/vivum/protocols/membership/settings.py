@@ -82,6 +82,12 @@ class ServiceSettings:
         why="Regions that went lately, so that a node a little behind gets changes and not everything.",
         effect="A node further behind than the oldest gets the whole of what concerns it.",
     )
+    passed_max: int = setting(
+        64,
+        unit="region views",
+        why="Views that were over before a member acknowledged them; at one change in 20 ms more than a second's.",
+        effect="A member for which more had to be kept is dropped, and comes back as a new life.",
+    )
     group_ranges_max: int = setting(
         16_384,
         unit="ranges",

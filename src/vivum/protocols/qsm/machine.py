@@ -180,6 +180,9 @@ class QsmMachine:
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
             return
+        if sender.node not in self.client.endpoints and frame.kind == Kind.DATA:
+            # It left before we came, and must hear from us what became of its frames.
+            self.client.note_endpoint(sender.node, source)
         stream = region.on_data(self._now_ns, sender, frame)
         if stream is None:
             return
@@ -208,6 +211,8 @@ class QsmMachine:
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        if region is not None and isinstance(body, StreamProgress):
+            self.client.note_endpoint(life.node, source)
         if region is None or life.node not in self.client.endpoints:
             self._refuse(source, frame, "of a region view that this node is not in, or from a stranger")
         elif isinstance(body, StreamProgress):
@@ -247,7 +252,11 @@ class QsmMachine:
     def _reconfigure(self, change: ConfigurationChanged) -> None:
         me = self.member
         assert me is not None
-        affected = RangeSet()
+        affected = change.unseen.copy()
+        for passed in change.passed:
+            # It came and was over before we heard of it. Others sent into it, and count on us.
+            self._enter(passed, me)
+            self._replace(passed)
         for region, old in change.before.items():
             new = change.after[region]
             for config in (old, new):
@@ -402,7 +411,9 @@ class QsmMachine:
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
-        if age_ns < settings.linger_ns or (not region.is_quiet and age_ns < settings.quiesce_ns_max):
+        # A sender that asks has not heard that all is well: it would wait in vain if everybody went.
+        is_quiet = region.is_quiet and self._now_ns - region.asked_ns >= settings.linger_ns
+        if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
         if region.own is not None and not region.own.is_done:

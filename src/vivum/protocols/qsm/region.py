@@ -50,6 +50,7 @@ class RegionMember:
         self.own: RegionSender | None = None
         self.gone: set[NodeId] = set()
         self.replaced_ns: int | None = None
+        self.asked_ns = now_ns
         self.is_left = False
         self.repairs: list[tuple[NodeId, bytes | Frame]] = []
         self.reports: list[tuple[Member, RegionReport]] = []
@@ -136,6 +137,7 @@ class RegionMember:
         if stream is not None:
             stream.on_status(stop, closed, 0, 0)
             self._asking.add(sender)
+            self.asked_ns = now_ns
             self.rings[-1].hurry(now_ns)
             self.rings[0].hurry(now_ns)
 
