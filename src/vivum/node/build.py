@@ -17,7 +17,7 @@ from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.membership.place import ServicePlace
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
@@ -75,16 +75,19 @@ def _make_qsm_node(
     gate = Gate(domain_tag("sim"), counters, nobody, trace)
     # Every start of the process is a new life to the service, whatever number it will give it.
     name = f"node {member.node}, start {member.incarnation}"
-    services = [endpoints[SERVICE_NODE]]
+    # Any node can tell where the service is, if the first one is not there any more.
+    services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
     machine = QsmMachine(client, gate, settings, trace=trace)
-    return Node(nobody, gate, [machine], counters, trace, identity=lambda: machine.identity or nobody)
+    place = ServicePlace(gate, client)
+    return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
 
 
 def _make_service_node(member: Member) -> Node:
     counters = Counters()
     gate = Gate(domain_tag("sim"), counters, member)
-    return Node(member, gate, [ServiceMachine(member, gate)], counters)
+    # A service that comes back has lost its state: it can only tell who went on.
+    return Node(member, gate, [ServicePlace(gate, serve_as=member if member.incarnation == 1 else None)], counters)
 
 
 SERVICE_NODE = NodeId(1_000_000)

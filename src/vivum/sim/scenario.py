@@ -90,6 +90,7 @@ class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 FaultKind = Literal[
     "crash",
+    "service_crash",
     "restart",
     "pause",
     "slow",
@@ -108,6 +109,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them.
 
     `leave` and `join` are no faults, but as hard: applications leave or join `groups`, for good or for a time.
+    `service_crash` ends the configuration service, whose state is lost; a standby must go on.
     """
 
     kind: FaultKind
@@ -269,6 +271,8 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.kind in ("leave", "join") and not fault.groups:
             refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
+        if fault.kind == "service_crash" and PROTOCOLS[scenario.protocol].make_service is None:
+            refuse(f"faults[{index}].kind", f"protocol {scenario.protocol!r} has no configuration service")
         if max(fault.groups, default=0) > scenario.groups.count:
             refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")
         if fault.every is not None and fault.every <= 0:

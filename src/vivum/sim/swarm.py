@@ -33,6 +33,9 @@ LIVENESS = ("all_delivered",)
 SETTLE_NS = 20 * SECOND
 """Longer than any time-out of the protocols, so that what is not whole by then never will be."""
 
+SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
+"""The same, with the time that a standby needs to take over, and to find who died with the service."""
+
 
 def make_up(seed: int, protocol: str = "reference") -> Scenario:
     """Make up the world of a seed. Protocols with a membership service get a harder one."""
@@ -81,13 +84,29 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     rng = RandomSource(seed).fork("swarm", "members")
     network = scenario.network
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
-    return msgspec.structs.replace(
+    harder = msgspec.structs.replace(
         scenario,
         checkers=(*SAFETY, "view_agreement", *LIVENESS),
         settings={**scenario.settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,
     )
+    return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
+
+
+def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:
+    """Let the service die in the second half. With it, one node at most: of three copies one must be left."""
+    at_ns = rng.randint(scenario.duration // 2, scenario.duration - 1)
+    lasts = rng.choice([None, Duration(rng.randint(MILLISECOND, scenario.duration))])
+    died: set[int] = set()
+    faults = [FaultSpec(kind="service_crash", at=Duration(at_ns), lasts=lasts)]
+    for fault in scenario.faults:
+        if fault.kind == "crash":
+            died |= set(fault.nodes)
+            if len(died) > 1:
+                continue
+        faults.append(fault)
+    return msgspec.structs.replace(scenario, faults=tuple(faults), settle=Duration(SETTLE_WITHOUT_SERVICE_NS))
 
 
 def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:

@@ -19,6 +19,7 @@ class Kind(IntEnum):
     MEMBERSHIP = 8
     ORDER = 9
     CONFIGURATION = 10
+    REPLICA = 11
 
 
 class KindInfo(NamedTuple):
@@ -42,6 +43,7 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
+    Kind.REPLICA: KindInfo(Priority.CONTROL, False, "Between the configuration service and its standbys: its state"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

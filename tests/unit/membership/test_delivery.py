@@ -35,27 +35,29 @@ def parts_of(epoch, content=CONTENT, base=1):
 def test_parts_may_come_in_any_order_and_twice():
     assembly, parts = Assembly(10), parts_of(5)
     assert len(parts) == 3
-    assert [assembly.add(part) is not None for part in (parts[2], parts[0], parts[2], parts[1])] == [False] * 3 + [True]
+    assert [assembly.configuration(part) is not None for part in (parts[2], parts[0], parts[2], parts[1])] == [
+        False
+    ] * 3 + [True]
 
 
 def test_a_later_whole_replaces_one_that_is_half_there_and_not_the_other_way():
     assembly, early, late = Assembly(10), parts_of(5), parts_of(6)
-    assert assembly.add(early[0]) is None
-    assert assembly.add(late[0]) is None
-    assert assembly.add(early[1]) is None
-    assert assembly.add(early[2]) is None
-    assert assembly.add(late[1]) is None
-    assert assembly.add(late[2]) is not None
+    assert assembly.configuration(early[0]) is None
+    assert assembly.configuration(late[0]) is None
+    assert assembly.configuration(early[1]) is None
+    assert assembly.configuration(early[2]) is None
+    assert assembly.configuration(late[1]) is None
+    assert assembly.configuration(late[2]) is not None
 
 
 def test_parts_of_two_wholes_of_one_epoch_are_not_mixed():
     other = encode_changes(ConfigurationChanges((), tuple(range(101, 200)), ()))[: len(CONTENT)]
     assembly, one, two = Assembly(10), parts_of(5), parts_of(5, other)
-    assert assembly.add(one[0]) is None
-    assert assembly.add(two[1]) is None
-    assert assembly.add(one[2]) is None
-    assert assembly.add(one[1]) is None
-    assert assembly.add(one[0]).gone == tuple(range(1, 100))
+    assert assembly.configuration(one[0]) is None
+    assert assembly.configuration(two[1]) is None
+    assert assembly.configuration(one[2]) is None
+    assert assembly.configuration(one[1]) is None
+    assert assembly.configuration(one[0]).gone == tuple(range(1, 100))
 
 
 def test_a_lost_configuration_is_sent_again_and_then_no_more():

@@ -110,7 +110,7 @@ class Regions:
         self._by_id: dict[RegionId, Region] = {}
         self._by_key: dict[Bounds, Region] = {}
         self._of_member: dict[Member, Region] = {}
-        self._next_id = 1
+        self.next_id = 1
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -194,8 +194,8 @@ class Regions:
         return region
 
     def _make(self, key: Bounds, epoch: int) -> Region:
-        region = Region(RegionId(self._next_id), RangeSet.from_bounds(key), key, epoch, epoch)
-        self._next_id += 1
+        region = Region(RegionId(self.next_id), RangeSet.from_bounds(key), key, epoch, epoch)
+        self.next_id += 1
         for other in self._by_id.values():
             if share_a_group(key, other.key):
                 region.neighbours.add(other.region)
@@ -203,6 +203,21 @@ class Regions:
         self._by_id[region.region] = region
         self._by_key[key] = region
         return region
+
+    def restore(
+        self,
+        number: RegionId,
+        epoch: int,
+        concern_epoch: int,
+        key: Bounds,
+        placements: Mapping[Member, MemberPlacement],
+    ) -> None:
+        """Put a region back as it was in another copy; regions must come in the order of their making."""
+        self.next_id = number
+        region = self._make(key, epoch)
+        region.concern_epoch = concern_epoch
+        for member, placement in placements.items():
+            self._put_in(member, placement, epoch)
 
     def _remove(self, region: Region) -> None:
         del self._by_id[region.region]

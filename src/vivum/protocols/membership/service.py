@@ -19,6 +19,10 @@ from vivum.protocols.membership.regions import Bounds, MemberPlacement, Region, 
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.layout import U16_MAX
 from vivum.wire.membership import ConfigurationChanges, RegionRecord
+from vivum.wire.standby import ERAS_MAX
+
+ERA_BITS = 20
+"""Epochs of one era, between two take-overs: a million; what is above these bits tells the eras apart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +67,8 @@ class ConfigurationService:
     def __init__(self, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
         self.epoch = 0
+        # The last epoch before each take-over: what came after it, in the same era, is not of this history.
+        self.ends: list[int] = []
         self.lives: dict[NodeId, Life] = {}
         self.regions = Regions()
         self._by_name: dict[str, Life] = {}
@@ -117,8 +123,20 @@ class ConfigurationService:
         self._incarnations[node] = incarnation
         self._lives_begun += 1
         life = Life(Member(node, incarnation), name, endpoint, self._lives_begun)
-        self.lives[node] = self._by_name[name] = self._by_endpoint[endpoint] = life
+        self.enlist(life)
         return life
+
+    def enlist(self, life: Life) -> None:
+        """Enter a life in all lists."""
+        self.lives[life.member.node] = self._by_name[life.name] = self._by_endpoint[life.endpoint] = life
+
+    def has_endpoint(self, endpoint: Endpoint) -> bool:
+        """Tell whether a life has this endpoint."""
+        return endpoint in self._by_endpoint
+
+    def knows_name(self, name: str) -> bool:
+        """Tell whether a process of this name has a life."""
+        return name in self._by_name
 
     def subscribe(self, life: Life, request: int, add: RangeSet, remove: RangeSet) -> bool:
         """Change the groups of a life, if the request is its next one. False if it is out of order or too much."""
@@ -235,6 +253,12 @@ class ConfigurationService:
             self._horizon = self._tombstones[surplus - 1].epoch
             del self._tombstones[:surplus]
         self._maybe_prune_went()
+
+    def take_over(self, round_: int) -> None:
+        """Begin the era of a round: its epochs have numbers that no other service can have given."""
+        assert round_ > self.epoch >> ERA_BITS, "a later era"
+        self.ends = [*self.ends, self.epoch][-ERAS_MAX:]
+        self.epoch = round_ << ERA_BITS
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
         """Say where members go: to the region of their exact groups, or to one that covers them and is shared."""
