@@ -6,7 +6,7 @@ The simulator and the runtime both build their nodes here, so that they drive th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,11 +18,14 @@ from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.place import ServicePlace
+from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.gate import Gate, domain_tag
+
+T = TypeVar("T")
 
 MakeNode = Callable[[Member, Mapping[NodeId, Endpoint], Any, Random, Tracer | None], Node]
 
@@ -34,20 +37,25 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
-    make_service: Callable[[Member], Node] | None = None
+    make_service: Callable[[Member, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one."""
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
-        known = [each.name for each, _ in settings_of(self.settings)]
-        for name in values:
-            if name not in known:
-                raise UsageError(f"{name}: unknown setting; allowed: {', '.join(known)}")
-        try:
-            return msgspec.convert(dict(values), self.settings)
-        except msgspec.ValidationError as error:
-            what, _, name = str(error).partition(" - at `$.")
-            raise UsageError(f"{name.rstrip('`')}: {what}") from error
+        return make_settings(self.settings, values)
+
+
+def make_settings(group: type[T], values: Mapping[str, Any]) -> T:
+    """Make a group of settings from a table; raises `UsageError` that names the wrong one."""
+    known = [each.name for each, _ in settings_of(group)]
+    for name in values:
+        if name not in known:
+            raise UsageError(f"{name}: unknown setting; allowed: {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(values), group)
+    except msgspec.ValidationError as error:
+        what, _, name = str(error).partition(" - at `$.")
+        raise UsageError(f"{name.rstrip('`')}: {what}") from error
 
 
 def _make_reference_node(
@@ -83,11 +91,12 @@ def _make_qsm_node(
     return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
 
 
-def _make_service_node(member: Member) -> Node:
+def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     counters = Counters()
     gate = Gate(domain_tag("sim"), counters, member)
     # A service that comes back has lost its state: it can only tell who went on.
-    return Node(member, gate, [ServicePlace(gate, serve_as=member if member.incarnation == 1 else None)], counters)
+    place = ServicePlace(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
+    return Node(member, gate, [place], counters)
 
 
 SERVICE_NODE = NodeId(1_000_000)

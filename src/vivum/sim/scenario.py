@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 from vivum.checkers.registry import CHECKERS
 from vivum.core.errors import UsageError
 from vivum.core.time import parse_duration_ns
-from vivum.node.build import PROTOCOLS
+from vivum.node.build import PROTOCOLS, make_settings
+from vivum.protocols.membership.settings import ServiceSettings
 
 Probability = Annotated[float, Meta(ge=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -134,6 +135,7 @@ class Scenario(Struct, forbid_unknown_fields=True, frozen=True):
     protocol: str = "reference"
     checkers: tuple[str, ...] = ("no_duplicate", "no_creation", "fifo", "bounded_queues")
     settings: dict[str, Any] = {}
+    service: dict[str, Any] = {}
     network: NetworkSpec = NetworkSpec()
     host: HostSpec = HostSpec()
     groups: GroupsSpec = GroupsSpec()
@@ -288,3 +290,9 @@ def _check_sense(scenario: Scenario, name: str) -> None:
         PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
     except UsageError as error:
         refuse("settings", str(error))
+    if scenario.service and PROTOCOLS[scenario.protocol].make_service is None:
+        refuse("service", f"protocol {scenario.protocol!r} has no configuration service")
+    try:
+        make_settings(ServiceSettings, scenario.service)
+    except UsageError as error:
+        refuse("service", str(error))

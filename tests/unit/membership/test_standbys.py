@@ -8,11 +8,13 @@ from vivum.core.ids import Endpoint, GroupId, Member, NodeId
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.membership.allegiance import Allegiance, term_of
 from vivum.protocols.membership.changes import Removed
-from vivum.protocols.membership.service import ERA_BITS
+from vivum.protocols.membership.service import ERA_BITS, ERA_INCARNATIONS
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.membership.snapshot import write_state
 from vivum.wire.membership import Configuration
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy
+
+ERA = 1 << ERA_BITS
 
 
 def standing_net(count=5, standbys=2, **settings):
@@ -117,7 +119,7 @@ def test_a_process_that_came_back_on_the_endpoint_of_a_dead_life_helps_to_a_majo
         net.subscribe(client, (0, 4))
     net.run_for(30 * SECOND)
     assert_one_service(net, [*clients[:2], *fresh])
-    assert {client.member.incarnation for client in fresh} == {2}
+    assert {client.member.incarnation for client in fresh} == {ERA_INCARNATIONS + 1}
 
 
 def test_a_service_that_is_paused_for_less_is_not_replaced():
@@ -162,7 +164,7 @@ def test_the_losing_side_of_a_split_starts_new_lives_and_the_winning_one_does_no
     net.run_for(20 * SECOND)
     assert_one_service(net, clients)
     assert [client.member for client in winners] == before
-    assert loser.member.incarnation == 2
+    assert loser.member.incarnation == ERA_INCARNATIONS + 1
     assert any(isinstance(change, Removed) for change in net.changes[loser])
 
 
@@ -223,9 +225,7 @@ def test_a_standby_that_does_not_acknowledge_counts_no_more_after_a_while():
     net.run_for(3 * SECOND)
     assert clients[3].groups == clients[3].wanted_groups
     net.run_for(5 * SECOND)
-    assert set(net.machine._replication.addresses) == {("h1", 1), ("h3", 1)} or {
-        each.host for each in net.machine._replication.addresses
-    } == {"h1", "h3"}
+    assert {each.host for each in net.machine._replication.addresses} == {"h1", "h3"}
     assert {each.host for each in clients[0].service_status.standbys} == {"h1", "h3"}
 
 
@@ -270,7 +270,7 @@ def test_a_new_process_finds_the_service_that_took_over_from_any_member_that_it_
     net.subscribe(late, (0, 4))
     net.run_for(5 * SECOND)
     assert_one_service(net, [*clients, late])
-    assert late.member == Member(NodeId(9), 1)
+    assert late.member == Member(NodeId(9), ERA_INCARNATIONS + 1)
 
 
 def test_frames_of_a_lower_term_are_refused():
@@ -305,7 +305,7 @@ def test_frames_of_a_lower_term_are_refused():
     ],
 )
 def test_a_history_knows_its_own_epochs_alone(epoch, is_known):
-    status = ServiceStatus(3 << 16, "h", 1, (), (5, (1 << ERA_BITS) + 2))
+    status = ServiceStatus(3 << 16, "h", 1, (), (5, ERA + 2))
     assert Allegiance.is_of_its_history(status, epoch) is is_known
 
 

@@ -4,7 +4,6 @@ from vivum.core.errors import DecodeError
 from vivum.protocols.membership.assembly import Parts
 from vivum.protocols.membership.log import repeat_entry
 from vivum.protocols.membership.service import ConfigurationService
-from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.membership.snapshot import read_state
 from vivum.wire.standby import StateChanges, StateCopy, decode_entry
 
@@ -12,13 +11,12 @@ from vivum.wire.standby import StateChanges, StateCopy, decode_entry
 class ServiceCopy:
     """What a standby has of the service; nothing at first."""
 
-    __slots__ = ("_parts", "_settings", "position", "service")
+    __slots__ = ("_parts", "position", "service")
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, parts_max: int) -> None:
         self.service: ConfigurationService | None = None
         self.position = 0
-        self._settings = settings
-        self._parts = Parts(settings.parts_max)
+        self._parts = Parts(parts_max)
 
     def on_copy(self, body: StateCopy) -> None:
         """Take a part of the whole; raises `DecodeError` for what cannot be one."""
@@ -26,7 +24,7 @@ class ServiceCopy:
             return
         content = self._parts.add(body.position, 0, body)
         if content is not None:
-            self.service = read_state(content, self._settings)
+            self.service = read_state(content)
             self.position = body.position
 
     def on_changes(self, body: StateChanges) -> None:

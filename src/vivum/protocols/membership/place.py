@@ -55,7 +55,7 @@ class ServicePlace:
         """
         self.settings = settings or ServiceSettings()
         self.serving = None if serve_as is None else ServiceMachine(serve_as, gate, self.settings)
-        self.copy = ServiceCopy(self.settings)
+        self.copy = ServiceCopy(self.settings.parts_max)
         self._gate = gate
         self._client = client
         self._now_ns = 0
@@ -187,7 +187,11 @@ class ServicePlace:
         self.copy.forget()
         self._candidate = None
         self._term = term
-        self.serving = ServiceMachine(member, self._gate, self.settings, term=term, service=service, position=position)
+        # As it was set where it came from: copies of one history must decide alike.
+        self.settings = service.settings
+        self.serving = ServiceMachine(
+            member, self._gate, service.settings, term=term, service=service, position=position
+        )
         alive = frozenset({*candidate.supporters, client.endpoint})
         self.serving.take_over(self._now_ns, candidate.round, before, alive)
 
@@ -196,7 +200,7 @@ class ServicePlace:
         client, service = self._client, self.copy.service
         assert client is not None
         assert service is not None
-        now_ns, settings = self._now_ns, self.settings
+        now_ns, settings = self._now_ns, service.settings
         me = service.life_of(client.member) if client.member is not None else None
         if me is None or client.term > self._term:
             # It is not of this life any more, or somebody else went on.
@@ -236,14 +240,15 @@ class ServicePlace:
             return self.serving.next_deadline_ns()
         if self.copy.service is None or self._client is None:
             return None
-        return max(self._heard_ns + self.settings.takeover_after_ns, self._now_ns + self.settings.candidacy_ns // 2)
+        settings = self.copy.service.settings
+        return max(self._heard_ns + settings.takeover_after_ns, self._now_ns + settings.candidacy_ns // 2)
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
         self._now_ns = now_ns
         if self.serving is not None:
             self.serving.on_timer(now_ns)
-        elif self.copy.service is not None and now_ns - self._heard_ns >= self.settings.takeover_after_ns:
+        elif (copy := self.copy.service) is not None and now_ns - self._heard_ns >= copy.settings.takeover_after_ns:
             self._stand()
 
     # Output.

@@ -110,7 +110,7 @@ class Regions:
         self._by_id: dict[RegionId, Region] = {}
         self._by_key: dict[Bounds, Region] = {}
         self._of_member: dict[Member, Region] = {}
-        self.next_id = 1
+        self.next_id = RegionId(1)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -195,7 +195,7 @@ class Regions:
 
     def _make(self, key: Bounds, epoch: int) -> Region:
         region = Region(RegionId(self.next_id), RangeSet.from_bounds(key), key, epoch, epoch)
-        self.next_id += 1
+        self.next_id = RegionId(self.next_id + 1)
         for other in self._by_id.values():
             if share_a_group(key, other.key):
                 region.neighbours.add(other.region)

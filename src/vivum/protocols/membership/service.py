@@ -24,6 +24,12 @@ from vivum.wire.standby import ERAS_MAX
 ERA_BITS = 20
 """Epochs of one era, between two take-overs: a million; what is above these bits tells the eras apart."""
 
+ERA_INCARNATIONS = 64
+"""Lives of one node in one era, of which the next one may not have heard: its own are counted from above these."""
+
+ERA_REGIONS = 1 << 20
+"""The same for regions."""
+
 
 @dataclass(slots=True, eq=False)
 class Life:
@@ -76,6 +82,7 @@ class ConfigurationService:
         self._former_names: dict[Member, str] = {}
         self._by_endpoint: dict[Endpoint, Life] = {}
         self._incarnations: dict[NodeId, Incarnation] = {}
+        self._incarnation_floor = 0
         self._next_node = 1
         self._lives_begun = 0
         self._changed: dict[Member, Life | None] = {}
@@ -119,7 +126,7 @@ class ConfigurationService:
         node = self._choose_node(wanted)
         if node is None:
             return None
-        incarnation = Incarnation(self._incarnations.get(node, 0) + 1)
+        incarnation = Incarnation(max(self._incarnations.get(node, 0), self._incarnation_floor) + 1)
         self._incarnations[node] = incarnation
         self._lives_begun += 1
         life = Life(Member(node, incarnation), name, endpoint, self._lives_begun)
@@ -195,7 +202,7 @@ class ConfigurationService:
         """Tell whether an id can be given. Ids past nodes_max never are: what is kept of former lives stays bounded."""
         if node > self.settings.nodes_max:
             return False
-        return node not in self.lives and self._incarnations.get(node, 0) < U16_MAX
+        return node not in self.lives and max(self._incarnations.get(node, 0), self._incarnation_floor) < U16_MAX
 
     # Epochs.
 
@@ -255,10 +262,12 @@ class ConfigurationService:
         self._maybe_prune_went()
 
     def take_over(self, round_: int) -> None:
-        """Begin the era of a round: its epochs have numbers that no other service can have given."""
+        """Begin the era of a round: its epochs, lives and regions have numbers that no other service can have given."""
         assert round_ > self.epoch >> ERA_BITS, "a later era"
         self.ends = [*self.ends, self.epoch][-ERAS_MAX:]
         self.epoch = round_ << ERA_BITS
+        self._incarnation_floor = min(round_ * ERA_INCARNATIONS, U16_MAX - ERA_INCARNATIONS)
+        self.regions.next_id = RegionId(max(self.regions.next_id, round_ * ERA_REGIONS))
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
         """Say where members go: to the region of their exact groups, or to one that covers them and is shared."""

@@ -368,6 +368,8 @@ class ServiceMachine:
         if verdict is Verdict.DEAD and self._may_drop():
             self._drop(session)
             return
+        if verdict is Verdict.DEAD:
+            next_ns = self._now_ns + self.settings.probe_interval_ns
         self._reply_at_once(session.life.endpoint, Probe(*member))
         self._timers.set(("probe", member), next_ns)
 

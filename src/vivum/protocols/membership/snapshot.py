@@ -43,6 +43,7 @@ class _RegionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    settings: ServiceSettings
     epoch: int
     ends: list[int]
     lives: list[_LifeState]
@@ -51,6 +52,7 @@ class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     next_region: int
     former: list[tuple[str, int, int]]
     incarnations: list[tuple[int, int]]
+    incarnation_floor: int
     next_node: int
     lives_begun: int
     changed: list[tuple[int, int]]
@@ -75,6 +77,7 @@ def write_state(service: ConfigurationService) -> bytes:
             if records.setdefault((record.region, record.view), len(kept)) == len(kept):
                 kept.append(record)
     state = _State(
+        service.settings,
         service.epoch,
         list(service.ends),
         [_life_state(life, records) for life in service.lives.values()],
@@ -83,6 +86,7 @@ def write_state(service: ConfigurationService) -> bytes:
         service.regions.next_id,
         [(name, *member) for name, member in service._former.items()],
         list(service._incarnations.items()),
+        service._incarnation_floor,
         service._next_node,
         service._lives_begun,
         [(member.node, member.incarnation) for member in service._changed],
@@ -112,23 +116,24 @@ def _region_state(region: Region) -> _RegionState:
     return _RegionState(region.region, region.epoch, region.concern_epoch, region.key, members, ages)
 
 
-def read_state(content: bytes, settings: ServiceSettings) -> ConfigurationService:
-    """Make a service of what `write_state` wrote, or raise a `DecodeError`."""
+def read_state(content: bytes) -> ConfigurationService:
+    """Make a service of what `write_state` wrote, with its settings, or raise a `DecodeError`."""
     try:
         state = _decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"state of the configuration service: {error}") from None
-    service = ConfigurationService(settings)
+    service = ConfigurationService(state.settings)
     service.epoch = state.epoch
     service.ends = list(state.ends)
     for each in state.lives:
         service.enlist(_life(each, state.records))
     for region in state.regions:
         _add_region(service, region)
-    service.regions.next_id = state.next_region
+    service.regions.next_id = RegionId(state.next_region)
     service._former = {name: _member(node, incarnation) for name, node, incarnation in state.former}
     service._former_names = {member: name for name, member in service._former.items()}
     service._incarnations = {NodeId(node): Incarnation(incarnation) for node, incarnation in state.incarnations}
+    service._incarnation_floor = state.incarnation_floor
     service._next_node = state.next_node
     service._lives_begun = state.lives_begun
     changed = [_member(node, incarnation) for node, incarnation in state.changed]

@@ -9,7 +9,7 @@ Invariants: `stable <= next_message`; segments are consecutive and end at `next_
 from collections import deque
 from collections.abc import Sequence
 
-from vivum.core.ids import GroupId
+from vivum.core.ids import GroupId, ViewNumber
 from vivum.protocols.qsm.outgoing import RegionSender
 
 
@@ -34,7 +34,7 @@ class Feed:
         self.stable = 0
         self._segments: deque[_Segment] = deque()
 
-    def send(self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
+    def send(self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...], view: ViewNumber) -> int:
         """Number messages and put them into their streams; return the number of the first."""
         first = self.next_message
         self.next_message += len(payloads)
@@ -43,7 +43,7 @@ class Feed:
         else:
             self._segments.append(_Segment(streams, self.next_message))
         for stream in streams:
-            stream.feed(self.group, first, payloads)
+            stream.feed(self.group, first, payloads, view)
         return first
 
     def advance(self) -> tuple[int, int]:

@@ -46,11 +46,13 @@ class StreamReceiver:
         "given_up_at",
         "held",
         "is_unwanted",
+        "lacks",
         "region",
         "sender",
         "sender_gone",
         "stable",
         "view",
+        "views",
         "window",
     )
 
@@ -78,6 +80,10 @@ class StreamReceiver:
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
         self.is_unwanted = False
+        # Bounds of groups that this node did not ask for, in an approximate region: it drops their messages.
+        self.lacks: tuple[int, ...] = ()
+        # For groups of which the sender told another view than the region's: from which message on, which view.
+        self.views: dict[int, list[tuple[int, int]]] = {}
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
-from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.machine import (
     EMPTY_OUTPUT,
@@ -117,14 +117,14 @@ class QsmMachine:
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
         try:
-            first = self.sending.accept(group, payloads, self._streams_for(group, payloads))
+            view = self.client.group_view(group)
+            first = self.sending.accept(group, payloads, self._streams_for(group, payloads), view)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
         self.counters.messages_accepted += len(payloads)
         me = self.member
         assert me is not None
-        view = ViewNumber(self.client.group_view(group))
         if self.trace is not None:
             for index, payload in enumerate(payloads):
                 self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
@@ -140,7 +140,7 @@ class QsmMachine:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         streams = []
         for config in self.client.regions_of(group):
-            if any(member != me for member in config.members):
+            if any(member != me and not config.lacks_group(member, group) for member in config.members):
                 stream = self.sending.streams.get((config.region, config.view))
                 streams.append(self._open_stream(config, me) if stream is None or stream.closing else stream)
         return tuple(streams)
@@ -293,9 +293,10 @@ class QsmMachine:
         """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
         present = {member for config in self.client.regions.values() for member in config.members}
         for each in self.regions.values():
-            # Of groups that we left ourselves, we do not hear who is still there.
+            # Of groups that our own region does not have any more, we do not hear who is still there.
             wanted = RangeSet.from_bounds(each.config.groups)
-            wanted.difference_update(self._joined)
+            if self.client.own_region is not None:
+                wanted.difference_update(RangeSet.from_bounds(self.client.own_region.groups))
             for member in each.config.members if not wanted else ():
                 if member not in present and member.node not in each.gone:
                     each.forget_node(member.node)
@@ -325,7 +326,7 @@ class QsmMachine:
             for chain in self._chains.values():
                 chain.forget_group(number)
         for region in self.regions.values() if left else ():
-            groups = RangeSet.from_bounds(region.config.groups)
+            groups = region.config.groups_of(me)
             if all(self._barred.get(number, 0) > region.config.view for number in groups):
                 region.leave()
                 for sender in region.streams:

@@ -14,10 +14,10 @@ those below `first` too, unless all who should hold one slept or lost it: then t
 from collections import deque
 from collections.abc import Sequence
 
-from vivum.core.ids import Channel, Endpoint, GroupId
+from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.chain import END, MARKS, VIEW_MARK, ViewMark, begin_mark, view_mark
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
@@ -53,6 +53,9 @@ class RegionSender:
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
         self._packed: list[tuple[GroupId, int]] = []
+        # Group views that differ from the region's, and what is still to be told of them.
+        self._views: dict[GroupId, ViewNumber] = {}
+        self._view_marks: deque[ViewMark] = deque()
         self._frames: deque[bytes] = deque()
         self._stops: deque[list[tuple[GroupId, int]]] = deque()
         self._resent_ns: dict[int, int] = {}
@@ -64,9 +67,13 @@ class RegionSender:
         outbox = self._outboxes.get(group)
         return 0 if outbox is None else outbox.size
 
-    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
-        """Queue messages of a group."""
+    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes], view: ViewNumber) -> None:
+        """Queue messages of a group, which were accepted in this view of it."""
         assert not self.closing
+        if view != self._views.get(group, self.config.view):
+            # Another region of the group has changed, and this one has not: receivers cannot know.
+            self._views[group] = view
+            self._view_marks.append((group, first, view))
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
@@ -103,6 +110,10 @@ class RegionSender:
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, 0, begin_mark(names))
+        while self._view_marks:
+            if not builder.append(MARKS, VIEW_MARK, view_mark(self._view_marks[0])):
+                return self.next_frame
+            self._view_marks.popleft()
         ready, packed = self._ready, self._packed
         while ready:
             group = ready[0]

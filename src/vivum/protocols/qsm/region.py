@@ -117,6 +117,7 @@ class RegionMember:
                 now_ns,
             )
             stream.is_unwanted = self.is_left
+            stream.lacks = self.config.lacks.get(self._me, ())
             self.streams[sender] = stream
             self._on_new_stream(stream)
         return stream

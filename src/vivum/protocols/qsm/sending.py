@@ -62,7 +62,9 @@ class Sending:
         self.streams[config.region, config.view] = stream
         return stream
 
-    def accept(self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
+    def accept(
+        self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...], view: ViewNumber
+    ) -> int:
         """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
         size = sum(map(len, payloads))
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
@@ -80,7 +82,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams)
+        first = feed.send(payloads, streams, view)
         self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None
