@@ -102,9 +102,9 @@ def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:
     faults = [FaultSpec(kind="service_crash", at=Duration(at_ns), lasts=lasts)]
     for fault in scenario.faults:
         if fault.kind == "crash":
-            died |= set(fault.nodes)
-            if len(died) > 1:
+            if len(died | set(fault.nodes)) > 1:
                 continue
+            died |= set(fault.nodes)
         faults.append(fault)
     return msgspec.structs.replace(scenario, faults=tuple(faults), settle=Duration(SETTLE_WITHOUT_SERVICE_NS))
 

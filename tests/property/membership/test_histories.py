@@ -114,7 +114,7 @@ def check_changes(changes):
     tombstones=st.sampled_from([4096, 1]),
     standbys=st.sampled_from([0, 2]),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_all_agree_after_any_history_over_a_bad_link(
     regions_max, seed, length, loss, duplication, delay_ms, frame_bytes, tombstones, standbys
 ):
@@ -159,7 +159,7 @@ def test_all_agree_after_any_history_over_a_bad_link(
     log_entries=st.sampled_from([4096, 3]),
     dies=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_all_agree_after_any_history_in_which_the_service_dies_or_is_cut_off(
     seed, lengths, loss, duplication, delay_ms, frame_bytes, log_entries, dies
 ):

@@ -166,5 +166,5 @@ class Replication:
             link.due_ns = now_ns + settings.standby_beat_ns
             return
         if is_due or not link.resend_ns:
-            link.resend_ns = min(max(2 * link.resend_ns, settings.resend_ns_min), settings.standby_beat_ns)
+            link.resend_ns = min(max(2 * link.resend_ns, settings.batch_ns), settings.standby_beat_ns)
         link.due_ns = now_ns + link.resend_ns

@@ -25,13 +25,10 @@ from vivum.core.machine import (
 )
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
-from vivum.protocols.commands import (
-    JoinGroup,
-    LeaveGroup,
-    SendMessages,
-)
+from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -84,6 +81,7 @@ class QsmMachine:
         self._joiner = Joiner(self.limits, self.counters)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
+        self._health = LocalHealth(HOUSEKEEPING_NS, 10 * HOUSEKEEPING_NS)
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
@@ -325,14 +323,14 @@ class QsmMachine:
             self._barred[number] = NEVER
             for chain in self._chains.values():
                 chain.forget_group(number)
+        if self._barred and own is not None:
+            self._barred.update((number, own.view) for number in entered if number in self._barred)
         for region in self.regions.values() if left else ():
             groups = region.config.groups_of(me)
             if all(self._barred.get(number, 0) > region.config.view for number in groups):
                 region.leave()
                 for sender in region.streams:
                     self._chains[sender].deliver(self._output)
-        if self._barred and own is not None:
-            self._barred.update((number, own.view) for number in entered if number in self._barred)
         if self.trace is None:
             return
         for number in left:
@@ -344,7 +342,7 @@ class QsmMachine:
             self.trace(ViewInstalled(self._now_ns, *me, number, self.client.group_view(GroupId(number)), members))
 
     def _lose_everything(self) -> None:
-        """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
+        """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
         for region in self.regions.values():
             self._output.events.append(ChannelClosed(region.config.channel))
@@ -376,6 +374,8 @@ class QsmMachine:
                     ring.on_timer(now_ns)
         self._progress += self.sending.on_timer(now_ns)
         if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
+            rings = [(len(each.rings[0].skipped), len(each.rings[0].plan.slots) - 1) for each in self.regions.values()]
+            self._health.on_look(now_ns, self._housekeeping_ns, *max(rings, default=(0, 0)))
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
 
@@ -404,7 +404,7 @@ class QsmMachine:
                     stream.give_up_next()
                     self._chains[sender].deliver(self._output)
             if region.replaced_ns is None:
-                for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns):
+                for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns, self._health):
                     self.client.report_failure(now_ns, member, silent_ns)
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)

@@ -13,6 +13,7 @@ from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
+from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.aggregate import merge, narrowed, partitions_below, split_by_partition, without
 from vivum.protocols.qsm.incoming import StreamReceiver
@@ -482,12 +483,14 @@ class RegionMember:
         """Hand over tokens and receipts that are to be sent."""
         return [message for ring in self.rings for message in ring.take_messages(now_ns)]
 
-    def suspects(self, now_ns: int, patience_ns: int) -> list[tuple[Member, int]]:
-        """List members that this node, as a leader, has passed over for too long, and for how long."""
+    def suspects(self, now_ns: int, patience_ns: int, health: LocalHealth) -> list[tuple[Member, int]]:
+        """List members that this node, as a leader, has passed over for too long, and for how long it was awake."""
         found = []
+        patience_ns = health.patience_ns(patience_ns)
         for ring in self.rings:
             if ring.is_leader:
                 for node, since_ns in ring.skipped.items():
-                    if now_ns - since_ns >= patience_ns and node in self._lives and node not in self.gone:
-                        found.append((self._lives[node], now_ns - since_ns))
+                    silent_ns = health.awake_ns(now_ns, since_ns)
+                    if silent_ns >= patience_ns and node in self._lives and node not in self.gone:
+                        found.append((self._lives[node], silent_ns))
         return found
