@@ -155,7 +155,7 @@ class ServicePlace:
 
     def _status(self) -> ServiceStatus | None:
         client = self._client
-        if client is not None and client.service_status is not None and not client.is_service_silent(self._now_ns):
+        if client is not None and client.member is not None and not client.is_service_silent(self._now_ns):
             return client.service_status
         return self._known
 
@@ -209,7 +209,7 @@ class ServicePlace:
             return
         if not client.is_service_silent(now_ns):
             self._candidate = None
-            if now_ns - self._heard_ns >= 2 * settings.takeover_after_ns:
+            if now_ns - self._heard_ns >= 4 * settings.takeover_after_ns:
                 # The service is there, and keeps its copies elsewhere.
                 self.copy.forget()
             return

@@ -104,7 +104,7 @@ class ServiceMachine:
         self._suspicions = Suspicions(self.settings)
         self._timers: Deadlines[Timer] = Deadlines()
         self._part_bytes = part_bytes(self.settings.frame_bytes_max)
-        self._replication = Replication(self._log, self.settings, self._part_bytes)
+        self._replication = Replication(self._log, self.settings, self._part_bytes, member)
         # Due now; dictionaries serve as ordered sets.
         self._answers: dict[Member, None] = {}
         self._configurations: dict[Member, None] = {}
@@ -227,6 +227,7 @@ class ServiceMachine:
             self._end_ended_sessions()
             self._timers.set_earlier(("standbys", None), self._now_ns)
         self._reply(life.endpoint, Welcome(body.name, *life.member))
+        self._reply_at_once(life.endpoint, self._status())
         return None
 
     def _on_request(self, source: Endpoint, member: Member, body: ControlMessage) -> str | None:
