@@ -11,7 +11,10 @@ from vivum.sim.scenario import Scenario, ScenarioError, load_scenario
 from vivum.sim.swarm import make_up
 from vivum.sim.world import World
 
-TOP = "checkers, description, duration, faults, groups, host, network, nodes, protocol, service, settings, settle, traffic"
+TOP = (
+    "checkers, description, duration, faults, groups, host, network, nodes, protocol, service, settings, settle, "
+    "traffic"
+)
 CRASH = '[[faults]]\nkind = "crash"\nat = "0s"\n'
 
 # What the file says, and what the message must name: the key, then what is allowed.
