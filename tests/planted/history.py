@@ -4,6 +4,7 @@ Lives are written as strings, `"1.1"` for the first life of node 1. The content 
 by default each message has its own.
 """
 
+from dataclasses import dataclass
 from typing import TypeVar
 from zlib import crc32
 
@@ -124,3 +125,27 @@ def parse(life: str) -> tuple[int, int]:
 def digest_of(group: int, sender: str, sequence: int) -> int:
     """Make up the digest of a message."""
     return crc32(f"{group} {sender} {sequence}".encode())
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A history and what must be found in it."""
+
+    records: list[TraceRecord]
+    checker: str | None = None
+    witnesses: tuple[TraceRecord, ...] = ()
+    also: frozenset[str] = frozenset()
+
+    @property
+    def caught_by(self) -> frozenset[str]:
+        """All checkers that must find something."""
+        return self.also if self.checker is None else self.also | {self.checker}
+
+
+def started(*lives: str, group: int = 1) -> History:
+    history = History()
+    for life in lives:
+        history.start(life)
+    for life in lives:
+        history.join(life, group)
+    return history

@@ -7,41 +7,28 @@ nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from planted.history import History
-from vivum.observe.trace import TraceRecord
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A history and what must be found in it."""
-
-    records: list[TraceRecord]
-    checker: str | None = None
-    witnesses: tuple[TraceRecord, ...] = ()
-    also: frozenset[str] = frozenset()
-
-    @property
-    def caught_by(self) -> frozenset[str]:
-        """All checkers that must find something."""
-        return self.also if self.checker is None else self.also | {self.checker}
-
-
-def _started(*lives: str, group: int = 1) -> History:
-    history = History()
-    for life in lives:
-        history.start(life)
-    for life in lives:
-        history.join(life, group)
-    return history
-
+from planted.history import History, Planted, started
+from planted.views import (
+    delivery_as_one_of_another_view,
+    delivery_in_a_view_that_ended,
+    message_of_a_view_of_the_stay_before,
+    message_of_a_view_that_nobody_installed,
+    message_of_a_view_that_the_receiver_jumped_over,
+    message_sent_in_a_view_that_is_over,
+    reported_loss_is_no_excuse,
+    same_view_other_members,
+    same_view_other_rank,
+    survivors_differ,
+    view_number_goes_back,
+    view_without_its_own_member,
+)
 
 # No duplicate.
 
 
 def message_delivered_twice() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2)
     again = history.deliver("2.1", "1.1", 2)
     first = history.records[-2]
@@ -49,7 +36,7 @@ def message_delivered_twice() -> Planted:
 
 
 def old_message_delivered_again() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.send("1.1", 1)
     history.deliver("1.1", "1.1", 1)
     first = history.deliver("2.1", "1.1", 1)
@@ -64,14 +51,14 @@ def old_message_delivered_again() -> Planted:
 
 
 def message_never_sent() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1)
     invented = history.deliver("2.1", "1.1", 2)
     return Planted(history.records, "no_creation", (invented,))
 
 
 def content_changed() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     sent = history.send("1.1", 1)
     history.deliver("1.1", "1.1", 1)
     changed = history.deliver("2.1", "1.1", 1, digest=12345)
@@ -79,7 +66,7 @@ def content_changed() -> Planted:
 
 
 def message_of_a_dead_life_under_the_new_one() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1)
     history.stop("1.1")
     history.start("1.2")
@@ -89,7 +76,7 @@ def message_of_a_dead_life_under_the_new_one() -> Planted:
 
 
 def two_messages_with_one_number() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     first = history.send("1.1", 1)
     second = history.send("1.1", 1)
     history.deliver("1.1", "1.1", 1)
@@ -101,7 +88,7 @@ def two_messages_with_one_number() -> Planted:
 
 
 def hole_in_a_stream() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 1, 2, 3)
     before = history.deliver("2.1", "1.1", 1)
     after = history.deliver("2.1", "1.1", 3)
@@ -109,7 +96,7 @@ def hole_in_a_stream() -> Planted:
 
 
 def hole_larger_than_reported() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     before = history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 3)
@@ -118,7 +105,7 @@ def hole_larger_than_reported() -> Planted:
 
 
 def message_overtaken() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 1, 2, 3)
     history.deliver("2.1", "1.1", 1)
     overtaking = history.deliver("2.1", "1.1", 3)
@@ -128,7 +115,7 @@ def message_overtaken() -> Planted:
 
 
 def lost_message_delivered_after_all() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 1, 2)
     history.deliver("2.1", "1.1", 1)
     lost = history.lost("2.1", "1.1", 2, 3)
@@ -137,7 +124,7 @@ def lost_message_delivered_after_all() -> Planted:
 
 
 def delivery_after_leaving() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1)
     left = history.leave("2.1")
     history.everywhere(["1.1"], "1.1", 2)
@@ -149,7 +136,7 @@ def delivery_after_leaving() -> Planted:
 
 
 def answer_before_its_question() -> Planted:
-    history = _started("1.1", "2.1", "3.1")
+    history = started("1.1", "2.1", "3.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1)
     history.everywhere(["1.1", "2.1"], "2.1", 1)
     answer = history.deliver("3.1", "2.1", 1)
@@ -174,7 +161,7 @@ def answer_before_its_question_across_groups() -> Planted:
 
 
 def two_receivers_disagree() -> Planted:
-    history = _started("1.1", "2.1", "3.1", "4.1")
+    history = started("1.1", "2.1", "3.1", "4.1")
     history.send("1.1", 1)
     history.send("2.1", 1)
     one = history.deliver("1.1", "1.1", 1), history.deliver("1.1", "2.1", 1)
@@ -187,7 +174,7 @@ def two_receivers_disagree() -> Planted:
 
 def three_receivers_in_a_circle() -> Planted:
     """No two disagree on a pair: each got two of three messages. Senders were told, so nothing is owed."""
-    history = _started("4.1", "5.1", "6.1")
+    history = started("4.1", "5.1", "6.1")
     for sender in ("1.1", "2.1", "3.1"):
         history.send(sender, 1)
         history.failed(sender, 1, 2)
@@ -198,7 +185,7 @@ def three_receivers_in_a_circle() -> Planted:
 
 
 def disagreement_of_a_life_that_crashed() -> Planted:
-    history = _started("1.1", "2.1", "3.1")
+    history = started("1.1", "2.1", "3.1")
     history.send("1.1", 1)
     history.send("2.1", 1)
     one = history.deliver("3.1", "2.1", 1), history.deliver("3.1", "1.1", 1)
@@ -209,112 +196,11 @@ def disagreement_of_a_life_that_crashed() -> Planted:
     return Planted(history.records, "total_order", (*one, *two))
 
 
-# View agreement.
-
-
-def same_view_other_members() -> Planted:
-    history = _started("1.1", "2.1", "3.1")
-    one = history.view("1.1", 1, "1.1", "2.1")
-    two = history.view("2.1", 1, "1.1", "2.1", "3.1")
-    return Planted(history.records, "view_agreement", (one, two))
-
-
-def same_view_other_rank() -> Planted:
-    history = _started("1.1", "2.1")
-    one = history.view("1.1", 1, "1.1", "2.1")
-    two = history.view("2.1", 1, "2.1", "1.1")
-    return Planted(history.records, "view_agreement", (one, two))
-
-
-def view_number_goes_back() -> Planted:
-    history = _started("1.1")
-    history.view("1.1", 1, "1.1")
-    later = history.view("1.1", 3, "1.1")
-    earlier = history.view("1.1", 2, "1.1")
-    return Planted(history.records, "view_agreement", (later, earlier))
-
-
-def view_without_its_own_member() -> Planted:
-    history = _started("1.2", "2.1")
-    wrong = history.view("1.2", 1, "1.1", "2.1")
-    return Planted(history.records, "view_agreement", (wrong,))
-
-
-def delivery_as_one_of_another_view() -> Planted:
-    lives = ["1.1", "2.1"]
-    history = _started(*lives)
-    for life in lives:
-        history.view(life, 1, *lives)
-    sent = history.send("1.1", 1, view=1)
-    history.deliver("1.1", "1.1", 1, view=1)
-    for life in lives:
-        history.view(life, 2, *lives)
-    late = history.deliver("2.1", "1.1", 1, view=2)
-    also = frozenset({"virtual_synchrony"})
-    return Planted(history.records, "view_agreement", (sent, late), also)
-
-
-def message_sent_in_a_view_that_is_over() -> Planted:
-    lives = ["1.1", "2.1"]
-    history = _started(*lives)
-    for life in lives:
-        history.view(life, 1, *lives)
-    for life in lives:
-        installed = history.view(life, 2, *lives)
-    sent = history.send("2.1", 1, view=1)
-    for life in lives:
-        history.deliver(life, "2.1", 1, view=1)
-    return Planted(history.records, "view_agreement", (installed, sent), frozenset({"virtual_synchrony"}))
-
-
-# Virtual synchrony.
-
-
-def survivors_differ() -> Planted:
-    """3 sends and crashes; its message reaches 1 but not 2, and both go on to the next view."""
-    lives = ["1.1", "2.1", "3.1"]
-    history = _started(*lives)
-    for life in lives:
-        history.view(life, 1, *lives)
-    history.everywhere(lives, "1.1", 1, view=1)
-    history.send("3.1", 1, view=1)
-    extra = history.deliver("1.1", "3.1", 1, view=1)
-    history.stop("3.1")
-    one = history.view("1.1", 2, "1.1", "2.1")
-    two = history.view("2.1", 2, "1.1", "2.1")
-    return Planted(history.records, "virtual_synchrony", (extra, one, two))
-
-
-def reported_loss_is_no_excuse() -> Planted:
-    lives = ["1.1", "2.1"]
-    history = _started(*lives)
-    for life in lives:
-        history.view(life, 1, *lives)
-    history.send("1.1", 1, view=1)
-    extra = history.deliver("1.1", "1.1", 1, view=1)
-    history.lost("2.1", "1.1", 1, 2)
-    one = history.view("1.1", 2, *lives)
-    two = history.view("2.1", 2, *lives)
-    return Planted(history.records, "virtual_synchrony", (extra, one, two))
-
-
-def delivery_in_a_view_that_ended() -> Planted:
-    lives = ["1.1", "2.1"]
-    history = _started(*lives)
-    for view in (1, 2):
-        for life in lives:
-            installed = history.view(life, view, *lives)
-    history.send("1.1", 1, view=2)
-    history.deliver("1.1", "1.1", 1, view=2)
-    late = history.deliver("2.1", "1.1", 1, view=1)
-    return Planted(history.records, "virtual_synchrony", (installed, late), frozenset({"view_agreement"}))
-
-
 # Bounded queues.
 
 
 def queue_over_its_limit() -> Planted:
-    history = _started("1.1")
+    history = started("1.1")
     history.queue("1.1", 100, 100)
     over = history.queue("1.1", 101, 100)
     return Planted(history.records, "bounded_queues", (over,))
@@ -324,7 +210,7 @@ def queue_over_its_limit() -> Planted:
 
 
 def message_that_silently_vanished() -> Planted:
-    history = _started("1.1")
+    history = started("1.1")
     joined = history.join("2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2)
     vanished = history.send("1.1", 3)
@@ -333,7 +219,7 @@ def message_that_silently_vanished() -> Planted:
 
 
 def stable_message_of_a_dead_sender_missing() -> Planted:
-    history = _started("1.1")
+    history = started("1.1")
     joined = history.join("2.1")
     sent = history.send("1.1", 1)
     history.deliver("1.1", "1.1", 1)
@@ -342,51 +228,12 @@ def stable_message_of_a_dead_sender_missing() -> Planted:
     return Planted(history.records, "all_delivered", (sent, joined))
 
 
-def message_of_a_view_that_the_receiver_jumped_over() -> Planted:
-    """2 joined in view 1 and never heard of it; 1 was in it, sent in it, and 2 began with view 2."""
-    history = _started("1.1")
-    history.view("1.1", 1, "1.1", "2.1")
-    joined = history.join("2.1")
-    history.view("2.1", 2, "1.1", "2.1")
-    vanished = history.send("1.1", 1, view=1)
-    history.deliver("1.1", "1.1", 1, view=1)
-    history.view("1.1", 2, "1.1", "2.1")
-    history.everywhere(["1.1", "2.1"], "1.1", 2, view=2)
-    # One who went the same way has what the other lacks; it is the beginning of a stay, so FIFO has no hole.
-    return Planted(history.records, "all_delivered", (vanished, joined))
-
-
-def message_of_a_view_that_nobody_installed() -> Planted:
-    """2 stands in view 1. 1 sends in view 3, of which no record tells; 2 never has it."""
-    history = _started("1.1")
-    joined = history.join("2.1")
-    history.view("2.1", 1, "1.1", "2.1")
-    vanished = history.send("1.1", 1, view=3)
-    history.deliver("1.1", "1.1", 1, view=3)
-    return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
-
-
 # Correct histories.
-
-
-def message_of_a_view_of_the_stay_before() -> Planted:
-    """2 was in view 1, left, and came back in view 3; 1 did not know it and sent in view 1 to the stay before."""
-    history = _started("1.1", "2.1")
-    for life in ("1.1", "2.1"):
-        history.view(life, 1, "1.1", "2.1")
-    history.leave("2.1")
-    history.join("2.1")
-    history.view("2.1", 3, "1.1", "2.1")
-    history.send("1.1", 1, view=1)
-    history.deliver("1.1", "1.1", 1, view=1)
-    history.view("1.1", 3, "1.1", "2.1")
-    history.everywhere(["1.1", "2.1"], "1.1", 2, view=3)
-    return Planted(history.records)
 
 
 def everything_in_order() -> Planted:
     lives = ["1.1", "2.1", "3.1"]
-    history = _started(*lives)
+    history = started(*lives)
     for life in lives:
         history.view(life, 1, *lives)
     for sequence in range(1, 4):
@@ -398,7 +245,7 @@ def everything_in_order() -> Planted:
 
 def crash_and_new_life() -> Planted:
     """1.1 crashes with a message out; its new life numbers from 1 again and never sees what 1.1 was given."""
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2)
     history.everywhere(["1.1", "2.1"], "2.1", 1, 2)
     history.send("1.1", 3)
@@ -412,7 +259,7 @@ def crash_and_new_life() -> Planted:
 
 
 def new_life_is_given_the_messages_of_the_old_one_again() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2)
     history.stop("2.1")
     history.start("2.2")
@@ -423,7 +270,7 @@ def new_life_is_given_the_messages_of_the_old_one_again() -> Planted:
 
 
 def late_joiner() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2, 3)
     history.start("3.1")
     history.join("3.1")
@@ -433,7 +280,7 @@ def late_joiner() -> Planted:
 
 
 def leave_and_join_again() -> Planted:
-    history = _started("1.1", "2.1")
+    history = started("1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 1, 2, 3)
     history.leave("2.1")
     history.everywhere(["1.1"], "1.1", 4, 5)
@@ -447,7 +294,7 @@ def leave_and_join_again() -> Planted:
 
 def losses_reported() -> Planted:
     """Told before, after and at the end; and a sender that was told that its message failed."""
-    history = _started("1.1", "2.1", "3.1")
+    history = started("1.1", "2.1", "3.1")
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 4)
@@ -464,7 +311,7 @@ def losses_reported() -> Planted:
 def survivors_agree() -> Planted:
     """3 crashes in view 1 with more delivered than the survivors; 4 joins in view 2; 2 leaves in view 2."""
     lives = ["1.1", "2.1", "3.1"]
-    history = _started(*lives)
+    history = started(*lives)
     for life in lives:
         history.view(life, 1, *lives)
     history.everywhere(lives, "1.1", 1, view=1)

@@ -63,7 +63,7 @@ def frames_of(count: int, region: int = 1, view: int = 1, group: GroupId = ONE, 
     sender = make_sender(region, view)
     frames = []
     for number in range(first, first + count):
-        sender.feed(group, number, [b"%d" % number])
+        sender.feed(group, number, [b"%d" % number], ViewNumber(view))
         frames.append(seal(sender))
     sender.close(0)
     return [*frames, seal(sender)]

@@ -33,7 +33,7 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
-from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Support
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
 XOR_FRAMES_MAX = 64
@@ -139,7 +139,7 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive, Support),
     Kind.ORDER: (Order,),
     Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus, Candidacy),
-    Kind.REPLICA: (StateCopy, StateChanges, CopyAck, ServiceStatus),
+    Kind.REPLICA: (StateCopy, StateChanges, CopyAck, Succession),
     Kind.DISCOVERY: (Seek, Beacon),
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),

@@ -82,11 +82,17 @@ class CopyAck(ControlMessage, frozen=True, tag=28):
     position: U64
 
 
-class BatchClosed(ControlMessage, frozen=True, tag=29):
+class Succession(ControlMessage, frozen=True, tag=31):
+    """Tells a service that it was replaced, and by whom. Answered by a `CopyAck`."""
+
+    status: ServiceStatus
+
+
+class BatchClosed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=29):
     """An entry of the log alone: all changes before it became one epoch."""
 
 
-class TakenOver(ControlMessage, frozen=True, tag=30):
+class TakenOver(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=30):
     """An entry of the log alone: a standby took over, in a round."""
 
     round: U32

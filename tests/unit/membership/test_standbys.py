@@ -125,7 +125,7 @@ def test_a_process_that_came_back_on_the_endpoint_of_a_dead_life_helps_to_a_majo
 def test_a_service_that_is_paused_for_less_is_not_replaced():
     net, clients = standing_net()
     net.cut.add(SERVICE)
-    net.run_for(3500 * MILLISECOND)
+    net.run_for(3 * SECOND)
     net.cut.clear()
     net.run_for(10 * SECOND)
     where, machine = assert_one_service(net, clients)

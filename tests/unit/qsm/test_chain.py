@@ -1,6 +1,7 @@
 """FIFO across views, and what happens when it cannot be kept."""
 
 from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
+from vivum.core.ids import ViewNumber
 from vivum.core.machine import Output
 from vivum.protocols.commands import GapReported
 
@@ -95,8 +96,8 @@ def test_messages_of_views_before_the_group_was_entered_again_are_not_delivered(
     old, new = make_receiver(view=3), make_receiver(view=7)
     chain.add(old)
     sender = make_sender(view=3)
-    sender.feed(ONE, 0, [b"a"])
-    sender.feed(TWO, 0, [b"b"])
+    sender.feed(ONE, 0, [b"a"], ViewNumber(1))
+    sender.feed(TWO, 0, [b"b"], ViewNumber(1))
     barred[ONE] = 7
     chain.forget_group(ONE)
     old.on_data(0, seal(sender))

@@ -3,6 +3,7 @@
 import pytest
 
 from qsm_worlds.streams import ONE, THREE, TWO, make_sender, seal, seal_all
+from vivum.core.ids import ViewNumber
 from vivum.protocols.qsm.chain import END, MARKS, streams_before
 from vivum.protocols.qsm.feeds import Feed
 
@@ -14,7 +15,7 @@ def groups_in(frame: object) -> list[int]:
 def test_messages_of_many_groups_share_a_frame() -> None:
     sender = make_sender()
     for group in (ONE, TWO, THREE):
-        sender.feed(group, 0, [b"x", b"y"])
+        sender.feed(group, 0, [b"x", b"y"], ViewNumber(1))
     (frame,) = seal_all(sender)
     assert groups_in(frame) == [ONE, TWO, THREE]
 
@@ -22,7 +23,7 @@ def test_messages_of_many_groups_share_a_frame() -> None:
 def test_groups_take_turns_when_frames_are_full() -> None:
     sender = make_sender()
     for group in (ONE, TWO, THREE):
-        sender.feed(group, 0, [bytes(400)] * 30)
+        sender.feed(group, 0, [bytes(400)] * 30, ViewNumber(1))
     shares = dict.fromkeys((ONE, TWO, THREE), 0)
     for frame in seal_all(sender)[:12]:
         for group, _, _, payloads in frame.messages():
@@ -33,16 +34,16 @@ def test_groups_take_turns_when_frames_are_full() -> None:
 
 def test_the_first_frame_names_the_streams_that_must_come_before() -> None:
     old, new = make_sender(region=1, view=3), make_sender(region=1, view=5)
-    new.feed(ONE, 0, [b"x"])
+    new.feed(ONE, 0, [b"x"], ViewNumber(1))
     first = seal(new, (old,))
     assert streams_before(first) == [(1, 3)]
-    new.feed(ONE, 1, [b"y"])
+    new.feed(ONE, 1, [b"y"], ViewNumber(1))
     assert streams_before(seal(new)) == []
 
 
 def test_the_last_frame_says_that_it_is_the_last_and_may_carry_messages_too() -> None:
     sender = make_sender()
-    sender.feed(ONE, 0, [b"x"])
+    sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     sender.close(0)
     (frame,) = seal_all(sender)
     assert sender.closed
@@ -60,7 +61,7 @@ def test_a_stream_that_never_had_a_frame_needs_no_end() -> None:
 def test_the_window_is_counted_from_the_stable_point_and_frames_are_kept_to_the_floor() -> None:
     sender = make_sender(window_frames=4)
     for number in range(10):
-        sender.feed(ONE, number, [bytes(1300)])
+        sender.feed(ONE, number, [bytes(1300)], ViewNumber(1))
     assert len(seal_all(sender)) == 4
     sender.on_report(2, 0)
     assert len(seal_all(sender)) == 2
@@ -73,7 +74,7 @@ def test_the_window_is_counted_from_the_stable_point_and_frames_are_kept_to_the_
 
 def test_reports_that_come_late_or_say_too_much_change_nothing() -> None:
     sender = make_sender()
-    sender.feed(ONE, 0, [b"x"])
+    sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     seal_all(sender)
     assert sender.on_report(1, 1) == {ONE}
     assert sender.on_report(0, 0) == set()
@@ -82,7 +83,7 @@ def test_reports_that_come_late_or_say_too_much_change_nothing() -> None:
 
 def test_a_frame_is_not_sent_again_while_it_may_be_under_way() -> None:
     sender = make_sender(resend_ns_min=10)
-    sender.feed(ONE, 0, [b"x"])
+    sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     seal_all(sender)
     assert len(sender.resend((0, 1), 100, 64)) == 1
     assert sender.resend((0, 1), 105, 64) == []
@@ -92,22 +93,22 @@ def test_a_frame_is_not_sent_again_while_it_may_be_under_way() -> None:
 
 def test_a_closed_stream_goes_on_where_it_was_when_its_view_concerns_the_sender_again() -> None:
     sender = make_sender()
-    sender.feed(ONE, 0, [b"x"])
+    sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     sender.close(0)
     seal_all(sender)
     sender.reopen()
-    sender.feed(ONE, 7, [b"y"])
+    sender.feed(ONE, 7, [b"y"], ViewNumber(1))
     assert [frame.sequence for frame in seal_all(sender)] == [1]
     sender.on_report(2, 2)
     later = make_sender(next_frame=sender.next_frame)
-    later.feed(ONE, 9, [b"z"])
+    later.feed(ONE, 9, [b"z"], ViewNumber(1))
     assert [frame.sequence for frame in seal_all(later)] == [2]
     assert later.on_report(3, 3) == {ONE}
 
 
 def test_heartbeats_double_until_all_is_confirmed() -> None:
     sender = make_sender(heartbeat_ns_min=20, heartbeat_ns_max=100)
-    sender.feed(ONE, 0, [b"x"])
+    sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     seal(sender, now_ns=1000)
     assert sender.heartbeat_at_ns == 1020
     distances = []
@@ -127,7 +128,7 @@ def test_heartbeats_double_until_all_is_confirmed() -> None:
 
 def test_a_message_is_confirmed_when_every_region_that_it_went_to_has_it() -> None:
     feed, one, two = Feed(ONE), make_sender(region=1), make_sender(region=2)
-    feed.send([b"a", b"b"], (one, two))
+    feed.send([b"a", b"b"], (one, two), ViewNumber(1))
     seal_all(one)
     seal_all(two)
     one.on_report(1, 1)
@@ -139,8 +140,8 @@ def test_a_message_is_confirmed_when_every_region_that_it_went_to_has_it() -> No
 
 def test_messages_are_confirmed_in_order_though_a_later_view_is_faster() -> None:
     feed, old, new = Feed(ONE), make_sender(view=1), make_sender(view=2)
-    feed.send([b"a"], (old,))
-    feed.send([b"b"], (new,))
+    feed.send([b"a"], (old,), ViewNumber(1))
+    feed.send([b"b"], (new,), ViewNumber(1))
     for stream in (old, new):
         seal_all(stream)
     new.on_report(1, 1)
@@ -152,7 +153,7 @@ def test_messages_are_confirmed_in_order_though_a_later_view_is_faster() -> None
 @pytest.mark.parametrize("slow_first", [True, False])
 def test_a_stream_that_was_given_up_is_not_waited_for(slow_first: bool) -> None:
     feed, one, two = Feed(ONE), make_sender(region=1), make_sender(region=2)
-    feed.send([b"a"], (one, two) if slow_first else (two, one))
+    feed.send([b"a"], (one, two) if slow_first else (two, one), ViewNumber(1))
     feed.forsake(one)
     seal_all(two)
     two.on_report(1, 1)
@@ -161,5 +162,5 @@ def test_a_stream_that_was_given_up_is_not_waited_for(slow_first: bool) -> None:
 
 def test_a_message_to_nobody_else_is_confirmed_at_once() -> None:
     feed = Feed(ONE)
-    feed.send([b"a", b"b"], ())
+    feed.send([b"a", b"b"], (), ViewNumber(1))
     assert feed.advance() == (0, 2)

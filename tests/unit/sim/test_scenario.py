@@ -11,7 +11,10 @@ from vivum.sim.scenario import Scenario, ScenarioError, load_scenario
 from vivum.sim.swarm import make_up
 from vivum.sim.world import World
 
-TOP = "checkers, description, duration, faults, groups, host, network, nodes, protocol, settings, settle, traffic"
+TOP = (
+    "checkers, description, duration, faults, groups, host, network, nodes, protocol, service, settings, settle, "
+    "traffic"
+)
 CRASH = '[[faults]]\nkind = "crash"\nat = "0s"\n'
 
 # What the file says, and what the message must name: the key, then what is allowed.
@@ -90,7 +93,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "unknown fault": (
         'nodes = 3\n[[faults]]\nkind = "fire"\nat = "0s"',
         "faults[0].kind",
-        "allowed: 'crash', 'restart'",
+        "allowed: 'crash', 'service_crash', 'restart'",
     ),
     "a fault without time": ('nodes = 3\n[[faults]]\nkind = "crash"', "faults[0].at", "must be given"),
     "a fault after the end": ('nodes = 3\n[[faults]]\nkind = "crash"\nat = "5s"', "faults[0].at", "before the end"),

@@ -33,6 +33,16 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
+from vivum.wire.standby import (
+    Candidacy,
+    CopyAck,
+    ServiceStatus,
+    StandbyAddress,
+    StateChanges,
+    StateCopy,
+    Succession,
+    Support,
+)
 from vivum.wire.tokens import (
     NO_VOTE,
     NOBODY,
@@ -53,6 +63,8 @@ REQUEST = RepairRequest(3, 1, 2, (5, 6))
 def token(records: tuple[StreamRecord, ...] = (), requests: tuple[RepairRequest, ...] = ()) -> Token:
     return Token(0, 1, 2, 3, 4, (5, 6), NO_VOTE, records, requests)
 
+
+STANDING = ServiceStatus(2**32 - 1, "", 0, (StandbyAddress("10.0.0.1", 1),), (5, 1 << 20))
 
 HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns
 
@@ -78,6 +90,13 @@ SAMPLES = [
     (Kind.CONFIGURATION, Probe(1, 2)),
     (Kind.CONFIGURATION, Configuration(1, 2, TOP, 0, 0, 0, 1, 2**32 - 1, b"")),
     (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 65534, 65535, 7, b"content")),
+    (Kind.CONFIGURATION, STANDING),
+    (Kind.CONFIGURATION, Candidacy(1, 2**32 - 1)),
+    (Kind.MEMBERSHIP, Support(1, True)),
+    (Kind.REPLICA, StateCopy(TOP, 0, 1, 7, b"content")),
+    (Kind.REPLICA, StateChanges(TOP, (b"", b"entry"))),
+    (Kind.REPLICA, CopyAck(0)),
+    (Kind.REPLICA, Succession(STANDING)),
     (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
     (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]

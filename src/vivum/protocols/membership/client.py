@@ -310,7 +310,8 @@ class MembershipClient:
         lost = is_new and self.member is not None and not self._allegiance.is_of_its_history(body, self.epoch)
         service = self._allegiance.adopt(source, body)
         self._errands.learn(service, [Endpoint(each.host, each.port) for each in body.standbys])
-        if service == source:
+        if not body.host:
+            # From itself: others only tell of it, perhaps when it is gone.
             self._hear(now_ns, source)
         if lost and self.state is ClientState.JOINED:
             # It followed another service too long, and stands where this one never was.

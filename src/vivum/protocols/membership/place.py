@@ -21,7 +21,7 @@ from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
-from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Support
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 
 
 class _Candidate:
@@ -109,20 +109,21 @@ class ServicePlace:
             self._send(source, Kind.REPLICA, status.term, CopyAck(0))
 
     def _on_replica(self, source: Endpoint, term: int, body: ControlMessage) -> str | None:
-        if isinstance(body, ServiceStatus):
-            if body.term < self.term:
+        if isinstance(body, Succession):
+            status = body.status
+            if status.term < self.term:
                 return "tells of a service that was replaced"
-            host, port = (body.host, body.port) if body.host else source
-            self._known = ServiceStatus(body.term, host, port, body.standbys, body.ends)
-            self._send(source, Kind.REPLICA, body.term, CopyAck(0))
+            host, port = (status.host, status.port) if status.host else source
+            self._known = ServiceStatus(status.term, host, port, status.standbys, status.ends)
+            self._send(source, Kind.REPLICA, status.term, CopyAck(0))
             return None
         if isinstance(body, CopyAck):
             return "this node is not the configuration service"
         if term < self.term:
-            status = self._status()
-            if status is not None and Endpoint(status.host, status.port) != source:
+            known = self._status()
+            if known is not None and Endpoint(known.host, known.port) != source:
                 # It does not know that it was replaced.
-                self._send(source, Kind.REPLICA, status.term, status)
+                self._send(source, Kind.REPLICA, known.term, Succession(known))
             return "a copy of a service that was replaced"
         if self._client is None or self._client.member is None:
             return "this node has no life, and cannot be a standby"
@@ -155,7 +156,7 @@ class ServicePlace:
 
     def _status(self) -> ServiceStatus | None:
         client = self._client
-        if client is not None and client.service_status is not None and not client.is_service_silent(self._now_ns):
+        if client is not None and client.member is not None and not client.is_service_silent(self._now_ns):
             return client.service_status
         return self._known
 
@@ -209,7 +210,7 @@ class ServicePlace:
             return
         if not client.is_service_silent(now_ns):
             self._candidate = None
-            if now_ns - self._heard_ns >= 2 * settings.takeover_after_ns:
+            if now_ns - self._heard_ns >= 4 * settings.takeover_after_ns:
                 # The service is there, and keeps its copies elsewhere.
                 self.copy.forget()
             return

@@ -41,12 +41,14 @@ class _Link:
 class Replication:
     """All standbys of one service."""
 
-    def __init__(self, log: ServiceLog, settings: ServiceSettings, part_bytes: int) -> None:
+    def __init__(self, log: ServiceLog, settings: ServiceSettings, part_bytes: int, host: Member) -> None:
+        """Begin with no standbys. `host` is the life of the service's own node, if it has one: no standby."""
         self.is_list_new = False
         self.is_retired = settings.standbys == 0
         """No standbys are kept, or not any more."""
 
         self._log = log
+        self._host = host
         self._settings = settings
         self._part_bytes = part_bytes
         self._links: dict[Member, _Link] = {}
@@ -83,7 +85,11 @@ class Replication:
             if until_ns > now_ns and service.life_of(member) is not None
         }
         if len(self._links) < settings.standbys and not self.is_retired:
-            fit = [life for life in service.lives.values() if life.member not in self._resting]
+            fit = [
+                life
+                for life in service.lives.values()
+                if life.member not in self._resting and life.member.node != self._host.node
+            ]
             for life in sorted(fit, key=lambda life: life.age):
                 if len(self._links) >= settings.standbys:
                     break

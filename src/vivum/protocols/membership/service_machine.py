@@ -39,7 +39,7 @@ from vivum.wire.membership import (
     Welcome,
     encode_changes,
 )
-from vivum.wire.standby import CopyAck, ServiceStatus
+from vivum.wire.standby import CopyAck, ServiceStatus, Succession
 
 FIRST_TERM = 1
 """The term of the service that a domain begins with; later ones are made of a round and of the node that won it."""
@@ -104,7 +104,7 @@ class ServiceMachine:
         self._suspicions = Suspicions(self.settings)
         self._timers: Deadlines[Timer] = Deadlines()
         self._part_bytes = part_bytes(self.settings.frame_bytes_max)
-        self._replication = Replication(self._log, self.settings, self._part_bytes)
+        self._replication = Replication(self._log, self.settings, self._part_bytes, member)
         # Due now; dictionaries serve as ordered sets.
         self._answers: dict[Member, None] = {}
         self._configurations: dict[Member, None] = {}
@@ -168,9 +168,10 @@ class ServiceMachine:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
     def _on_replica(self, source: Endpoint, member: Member, term: int, body: ControlMessage) -> str | None:
-        if isinstance(body, ServiceStatus) and body.term > self.term:
-            host, port = (body.host, body.port) if body.host else source
-            self._step_down(ServiceStatus(body.term, host, port, body.standbys, body.ends))
+        if isinstance(body, Succession) and body.status.term > self.term:
+            status = body.status
+            host, port = (status.host, status.port) if status.host else source
+            self._step_down(ServiceStatus(status.term, host, port, status.standbys, status.ends))
             return None
         if not isinstance(body, CopyAck) or term < self.term:
             return "not a word of a standby of this service"
@@ -227,6 +228,7 @@ class ServiceMachine:
             self._end_ended_sessions()
             self._timers.set_earlier(("standbys", None), self._now_ns)
         self._reply(life.endpoint, Welcome(body.name, *life.member))
+        self._reply_at_once(life.endpoint, self._status())
         return None
 
     def _on_request(self, source: Endpoint, member: Member, body: ControlMessage) -> str | None:
@@ -457,7 +459,7 @@ class ServiceMachine:
         for endpoint, message in replication.make_messages(self._now_ns):
             self._send(output, endpoint, message, Kind.REPLICA)
         for endpoint in self._announcements:
-            self._send(output, endpoint, self._status(), Kind.REPLICA)
+            self._send(output, endpoint, Succession(self._status()), Kind.REPLICA)
         self._announcements.clear()
         if replication.is_list_new:
             replication.is_list_new = False

@@ -1,0 +1,148 @@
+"""Planted violations of what is promised of views, and one history that only looks like one."""
+
+from planted.history import Planted, started
+
+# View agreement.
+
+
+def same_view_other_members() -> Planted:
+    history = started("1.1", "2.1", "3.1")
+    one = history.view("1.1", 1, "1.1", "2.1")
+    two = history.view("2.1", 1, "1.1", "2.1", "3.1")
+    return Planted(history.records, "view_agreement", (one, two))
+
+
+def same_view_other_rank() -> Planted:
+    history = started("1.1", "2.1")
+    one = history.view("1.1", 1, "1.1", "2.1")
+    two = history.view("2.1", 1, "2.1", "1.1")
+    return Planted(history.records, "view_agreement", (one, two))
+
+
+def view_number_goes_back() -> Planted:
+    history = started("1.1")
+    history.view("1.1", 1, "1.1")
+    later = history.view("1.1", 3, "1.1")
+    earlier = history.view("1.1", 2, "1.1")
+    return Planted(history.records, "view_agreement", (later, earlier))
+
+
+def view_without_its_own_member() -> Planted:
+    history = started("1.2", "2.1")
+    wrong = history.view("1.2", 1, "1.1", "2.1")
+    return Planted(history.records, "view_agreement", (wrong,))
+
+
+def delivery_as_one_of_another_view() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    sent = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    for life in lives:
+        history.view(life, 2, *lives)
+    late = history.deliver("2.1", "1.1", 1, view=2)
+    also = frozenset({"virtual_synchrony"})
+    return Planted(history.records, "view_agreement", (sent, late), also)
+
+
+def message_sent_in_a_view_that_is_over() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    for life in lives:
+        installed = history.view(life, 2, *lives)
+    sent = history.send("2.1", 1, view=1)
+    for life in lives:
+        history.deliver(life, "2.1", 1, view=1)
+    return Planted(history.records, "view_agreement", (installed, sent), frozenset({"virtual_synchrony"}))
+
+
+# Virtual synchrony.
+
+
+def survivors_differ() -> Planted:
+    """3 sends and crashes; its message reaches 1 but not 2, and both go on to the next view."""
+    lives = ["1.1", "2.1", "3.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.everywhere(lives, "1.1", 1, view=1)
+    history.send("3.1", 1, view=1)
+    extra = history.deliver("1.1", "3.1", 1, view=1)
+    history.stop("3.1")
+    one = history.view("1.1", 2, "1.1", "2.1")
+    two = history.view("2.1", 2, "1.1", "2.1")
+    return Planted(history.records, "virtual_synchrony", (extra, one, two))
+
+
+def reported_loss_is_no_excuse() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.send("1.1", 1, view=1)
+    extra = history.deliver("1.1", "1.1", 1, view=1)
+    history.lost("2.1", "1.1", 1, 2)
+    one = history.view("1.1", 2, *lives)
+    two = history.view("2.1", 2, *lives)
+    return Planted(history.records, "virtual_synchrony", (extra, one, two))
+
+
+def delivery_in_a_view_that_ended() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for view in (1, 2):
+        for life in lives:
+            installed = history.view(life, view, *lives)
+    history.send("1.1", 1, view=2)
+    history.deliver("1.1", "1.1", 1, view=2)
+    late = history.deliver("2.1", "1.1", 1, view=1)
+    return Planted(history.records, "virtual_synchrony", (installed, late), frozenset({"view_agreement"}))
+
+
+# All delivered.
+
+
+def message_of_a_view_that_the_receiver_jumped_over() -> Planted:
+    """2 joined in view 1 and never heard of it; 1 was in it, sent in it, and 2 began with view 2."""
+    history = started("1.1")
+    history.view("1.1", 1, "1.1", "2.1")
+    joined = history.join("2.1")
+    history.view("2.1", 2, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 2, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=2)
+    # One who went the same way has what the other lacks; it is the beginning of a stay, so FIFO has no hole.
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def message_of_a_view_that_nobody_installed() -> Planted:
+    """2 stands in view 1. 1 sends in view 3, of which no record tells; 2 never has it."""
+    history = started("1.1")
+    joined = history.join("2.1")
+    history.view("2.1", 1, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=3)
+    history.deliver("1.1", "1.1", 1, view=3)
+    return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
+
+
+# Correct.
+
+
+def message_of_a_view_of_the_stay_before() -> Planted:
+    """2 was in view 1, left, and came back in view 3; 1 did not know it and sent in view 1 to the stay before."""
+    history = started("1.1", "2.1")
+    for life in ("1.1", "2.1"):
+        history.view(life, 1, "1.1", "2.1")
+    history.leave("2.1")
+    history.join("2.1")
+    history.view("2.1", 3, "1.1", "2.1")
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 3, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=3)
+    return Planted(history.records)
