@@ -109,9 +109,8 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is stable."""
-        if self._host.is_pumping:
-            # Called from inside a callback: what was just sent is numbered a moment later.
-            await asyncio.sleep(0)
+        # What was just sent is numbered in the next turn of the loop.
+        await asyncio.sleep(0)
         target = self.accepted
         while self._failure is None and self.stable < target and self.accepted >= target:
             self.changed.clear()

@@ -106,14 +106,22 @@ class Topic(Generic[T]):
     async def send_many(self, values: Sequence[T]) -> None:
         """Send a list of messages at once, all or none: the way to high rates.
 
-        The list itself is used, so do not change it afterwards. Elements of a topic of bytes must be `bytes`.
+        The list itself is used, so do not change it afterwards.
         """
-        if values:
+        if not values:
+            return
+        try:
             await self._seat.send(self._encoded(values))
+        except TypeError:
+            # Not all are bytes: copies are sent of what is like bytes, and the rest is refused.
+            await self._seat.send(list(map(self._codec.encode, values)))
 
     def try_send_many(self, values: Sequence[T]) -> bool:
         """Send a list of messages if the queue has room for all of them now; False if not."""
-        return not values or self._seat.try_send(self._encoded(values))
+        try:
+            return not values or self._seat.try_send(self._encoded(values))
+        except TypeError:
+            return self._seat.try_send(list(map(self._codec.encode, values)))
 
     def _encoded(self, values: Sequence[T]) -> Sequence[bytes]:
         if not self._codec.is_raw:

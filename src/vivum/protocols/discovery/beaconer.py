@@ -52,14 +52,18 @@ class Beaconer:
         endpoint: Endpoint,
         gate: Gate,
         service: Callable[[], tuple[ConfigurationService, int] | None],
+        heard_since: Callable[[int], int],
         *,
         multicast: bool,
         dedicated: bool,
         seeds: Sequence[Endpoint] = (),
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one."""
+        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one;
+        `heard_since` from how many lives it heard something since a time.
+        """
         self.endpoint = endpoint
+        self._heard_since = heard_since
         self._gate = gate
         self._service = service
         self._multicast = multicast
@@ -80,8 +84,10 @@ class Beaconer:
         found = self._service()
         if found is None or self._next_ns is None:
             return None
-        service, term = found
-        return ServiceInfo(self.endpoint, self._dedicated, len(service.lives), term, self._started_ns)
+        _, term = found
+        # Only those who speak count: one that slept while its nodes went elsewhere must not call them back.
+        lives = self._heard_since(self._now_ns - self._settings.silence_ns_max)
+        return ServiceInfo(self.endpoint, self._dedicated, lives, term, self._started_ns)
 
     def _listeners(self) -> list[Endpoint]:
         found = self._service()

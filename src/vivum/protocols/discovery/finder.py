@@ -169,6 +169,9 @@ class Finder:
 
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
+        if known is not None and known.endpoint == self._endpoint:
+            # The service is here: whether it gives way is for its beaconer to say, who knows how it stands.
+            return
         if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
             self._become_found(info)
 
