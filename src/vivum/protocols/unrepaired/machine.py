@@ -118,6 +118,7 @@ class UnrepairedMachine:
         self._now_ns = now_ns
         group, payloads = command.group, command.payloads
         me = self._client.member
+        payloads = payloads if isinstance(payloads, list | tuple) else list(payloads)
         size, largest = measure(payloads)
         if largest > self.limits.message_bytes_max:
             raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
