@@ -109,20 +109,12 @@ class Topic(Generic[T]):
 
         The list itself is used, so do not change it afterwards.
         """
-        if not values:
-            return
-        try:
+        if values:
             await self._seat.send(self._encoded(values))
-        except TypeError:
-            # Not all are bytes: copies are sent of what is like bytes, and the rest is refused.
-            await self._seat.send(list(map(self._codec.encode, values)))
 
     def try_send_many(self, values: Sequence[T]) -> bool:
         """Send a list of messages if the queue has room for all of them now; False if not."""
-        try:
-            return not values or self._seat.try_send(self._encoded(values))
-        except TypeError:
-            return self._seat.try_send(list(map(self._codec.encode, values)))
+        return not values or self._seat.try_send(self._encoded(values))
 
     def _encoded(self, values: Sequence[T]) -> Sequence[bytes]:
         if not self._codec.is_raw:
