@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vivum.live.messages import Message
     from vivum.live.subscription import Subscription
     from vivum.live.topic import Topic, TopicStatistics
+    from vivum.protocols.commands import SlowMembers
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "NodeInfo",
     "NodeStatistics",
     "SendFailedError",
+    "SlowMembers",
     "Subscription",
     "Topic",
     "TopicEvent",
@@ -77,6 +79,7 @@ _HOMES = {
     "NodeStatistics": "vivum.live.handle",
     "RELIABLE": "vivum.live.guarantees",
     "SendFailedError": "vivum.live.failures",
+    "SlowMembers": "vivum.protocols.commands",
     "Subscription": "vivum.live.subscription",
     "Topic": "vivum.live.topic",
     "TopicEvent": "vivum.live.event",

@@ -16,7 +16,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
-from vivum.protocols.commands import SendFailed, SendMessages
+from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
 
@@ -37,6 +37,7 @@ class Seat:
         self.group = group
         self.schema = schema
         self.guarantee = guarantee
+        self.slow = SlowMembers.ISOLATE
         self.holders = 0
         self.accepted = 0
         self.stable = 0
