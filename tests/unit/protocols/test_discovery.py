@@ -6,7 +6,7 @@ from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import Datagram
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.counters import Counters
-from vivum.protocols.discovery.beaconer import Beaconer, ServiceOutranked, StartBeacon
+from vivum.protocols.discovery.beaconer import Beaconer, EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import (
     BEACON_CHANNEL,
     Finder,
@@ -163,6 +163,27 @@ def test_a_beacon_answers_seekers_and_comes_twice_a_second():
     (answer,) = service.take_output().datagrams
     assert answer.destination == HERE
     assert (message_of(answer).host, message_of(answer).port) == THERE
+
+
+def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
+    service, seeker = beaconer(), finder()
+    service.take_output()
+    run_to(seeker, NOW)
+    assert service.info is not None
+    seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
+    run_to(seeker, NOW)
+    service.submit(NOW, EndBeacon())
+    (word,) = service.take_output().datagrams
+    assert word.destination == BEACON_CHANNEL
+    seeker.on_frame(NOW, THERE, split(word.data)[0])
+    sought, events = run_to(seeker, NOW)
+    assert [type(each) for each in events] == [ServiceLost]
+    assert sought
+    # A farewell of another service is nobody's concern.
+    seeker.on_frame(NOW, THERE, frame_of(info(HERE).to_beacon()))
+    run_to(seeker, NOW)
+    seeker.on_frame(NOW, THERE, split(word.data)[0])
+    assert seeker.service == info(HERE)
 
 
 def test_of_two_services_exactly_one_gives_way():
