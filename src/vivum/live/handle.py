@@ -22,7 +22,7 @@ from vivum.live.messages import check_types, codec_of
 from vivum.live.seat import Seat
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
-from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed
+from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
 from vivum.protocols.discovery.finder import ServiceFound
@@ -79,7 +79,7 @@ class NodeHandle:
         self._life: Member | None = None
         self._epoch = 0
         self._regions: dict[RegionId, RegionConfig] = {}
-        self._has_service = False
+        self._service: Endpoint | None = None
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled)
@@ -187,6 +187,7 @@ class NodeHandle:
         own: bool = ...,
         receive_bytes_max: int = ...,
         drop_oldest: bool | None = ...,
+        slow: SlowMembers = ...,
     ) -> Topic[T]: ...
 
     async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
@@ -196,6 +197,7 @@ class NodeHandle:
         it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
         back to it. At most `receive_bytes_max` bytes wait for the reader; past them, reading raises
         `MissedMessages`, or with `drop_oldest=True` (the default of best effort) the oldest go and are counted.
+        `slow` tells what happens to members that cannot keep up with what this node sends.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic
@@ -210,6 +212,7 @@ class NodeHandle:
         own: bool = True,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
     ) -> list[Topic[T]]:
         """Enter many topics of one type at once: thousands of them take little longer than one."""
         wanted = [self._checked_name(name) for name in names]
@@ -223,7 +226,7 @@ class NodeHandle:
             self._topics[topic] = None
             made.append(topic)
         try:
-            await self.join_seats(seats)
+            await self.join_seats(seats, slow)
         except BaseException:
             for topic in made:
                 topic.let_go()
@@ -286,10 +289,17 @@ class NodeHandle:
             )
         check_types(name, schema, their_schema)
 
-    async def join_seats(self, seats: Sequence[Seat]) -> None:
+    async def join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
         wanted = self._host.client.wanted_groups
-        self._host.submit_all([JoinGroup(seat.group, _NO_CHANNEL, ()) for seat in seats if seat.group not in wanted])
+        joins = []
+        for seat in seats:
+            changes = slow is not None and slow is not seat.slow
+            if changes and slow is not None:
+                seat.slow = slow
+            if changes or seat.group not in wanted:
+                joins.append(JoinGroup(seat.group, _NO_CHANNEL, (), seat.slow))
+        self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_seats(self._entering)
         await self._until(lambda: all(seat.view is not None for seat in seats))
@@ -337,10 +347,11 @@ class NodeHandle:
                 if seat is not None:
                     text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
                     seat.interrupt(MissedMessages(text, stop - first))
-            case ServiceFound():
-                if self._has_service:
+            case ServiceFound(service):
+                if self._service is not None:
                     self._loop.call_soon(self._start, self._enter_anew)
-                self._has_service = True
+                else:
+                    self._service = service.endpoint
             case _:
                 self._browser.on_event(event)
 
@@ -357,7 +368,12 @@ class NodeHandle:
     def _on_life_lost(self, life: Member) -> None:
         self._epoch = 0
         self._regions = {}
-        text = f"node {life} was dropped from domain {self.domain!r}, or its service was replaced; it joins again"
+        info, before = self._host.service_info, self._service
+        if info is not None and before is not None and info.endpoint != before:
+            cause = f"the service of domain {self.domain!r} at {before} was lost or replaced by {info.endpoint}"
+        else:
+            cause = f"node {life} was dropped from domain {self.domain!r}, or fell too far behind the others"
+        text = f"{cause}; it joins again"
         for seat in self._seats.values():
             seat.on_life_lost()
             if seat.holders:
@@ -392,6 +408,8 @@ class NodeHandle:
 
     async def _enter_anew(self) -> None:
         """Tell another service what we know of our topics, and take the groups that it has for them."""
+        info = self._host.service_info
+        self._service = None if info is None else info.endpoint
         self._host.submit(AskAnew())
         held = [seat for seat in self._seats.values() if seat.holders]
         self._seats = {seat.name: seat for seat in held}
@@ -406,7 +424,9 @@ class NodeHandle:
                 seat.fault = error
                 continue
             if seat.group != record.group:
-                self._host.submit_all([LeaveGroup(seat.group), JoinGroup(GroupId(record.group), _NO_CHANNEL, ())])
+                self._host.submit_all(
+                    [LeaveGroup(seat.group), JoinGroup(GroupId(record.group), _NO_CHANNEL, (), seat.slow)]
+                )
                 self._by_group.pop(seat.group, None)
                 seat.group = GroupId(record.group)
         self._by_group = {seat.group: seat for seat in self._seats.values()}

@@ -16,7 +16,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
-from vivum.protocols.commands import SendFailed, SendMessages
+from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
 
@@ -37,6 +37,7 @@ class Seat:
         self.group = group
         self.schema = schema
         self.guarantee = guarantee
+        self.slow = SlowMembers.ISOLATE
         self.holders = 0
         self.accepted = 0
         self.stable = 0
@@ -109,9 +110,8 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is stable."""
-        if self._host.is_pumping:
-            # Called from inside a callback: what was just sent is numbered a moment later.
-            await asyncio.sleep(0)
+        # What was just sent is numbered in the next turn of the loop.
+        await asyncio.sleep(0)
         target = self.accepted
         while self._failure is None and self.stable < target and self.accepted >= target:
             self.changed.clear()

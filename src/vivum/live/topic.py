@@ -107,7 +107,7 @@ class Topic(Generic[T]):
     async def send_many(self, values: Sequence[T]) -> None:
         """Send a list of messages at once, all or none: the way to high rates.
 
-        The list itself is used, so do not change it afterwards. Elements of a topic of bytes must be `bytes`.
+        The list itself is used, so do not change it afterwards.
         """
         if values:
             await self._seat.send(self._encoded(values))

@@ -45,6 +45,10 @@ class Carrier:
         """Tell the service that is carried and its term, if there is one."""
         return None if self.serving is None else (self.serving.service, self._term)
 
+    def heard_since(self, since_ns: int) -> int:
+        """Count the lives from which the service heard something since then."""
+        return 0 if self.serving is None else self.serving.heard_since(since_ns)
+
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
         """Refuse: the service takes its requests as frames."""
         raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")

@@ -74,7 +74,9 @@ def compose_member(
     multicast = settings.multicast
     carrier = Carrier(gate)
     finder = Finder(endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=carry_after_ns)
-    beaconer = Beaconer(endpoint, gate, carrier.service, multicast=multicast, dedicated=False, seeds=seeds)
+    beaconer = Beaconer(
+        endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=False, seeds=seeds
+    )
     client = MembershipClient(name, NodeId(0), endpoint, [NOWHERE], gate, rng, trace=trace)
     qsm = QsmMachine(client, gate, settings, limits, trace=trace)
     once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
@@ -101,6 +103,6 @@ def compose_service(domain: int, endpoint: Endpoint, *, multicast: bool) -> Serv
     gate = Gate(domain, counters, member)
     carrier = Carrier(gate)
     carrier.begin(member, 1)
-    beaconer = Beaconer(endpoint, gate, carrier.service, multicast=multicast, dedicated=True)
+    beaconer = Beaconer(endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=True)
     machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), carrier, beaconer, counters)

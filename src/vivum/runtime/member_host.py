@@ -15,7 +15,7 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event
 from vivum.node.build import SERVICE_NODE
 from vivum.node.compose import MemberParts, compose_member
-from vivum.protocols.discovery.beaconer import ServiceOutranked, StartBeacon
+from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client import ClientState, MembershipClient
@@ -297,6 +297,9 @@ class MemberHost:
             deadline = self._loop.time() + leave_s
             while client.state is not ClientState.LEFT and self._loop.time() < deadline:
                 await asyncio.wait([self.wait_for_room()], timeout=0.05)
+            if self.carries_service:
+                self._driver.submit(EndBeacon())
+                self._driver.pump()
         finally:
             self.close_now()
 

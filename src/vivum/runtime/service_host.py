@@ -5,7 +5,7 @@ from collections.abc import Callable
 from vivum.core.ids import Endpoint
 from vivum.core.machine import Delivery, Event
 from vivum.node.compose import compose_service
-from vivum.protocols.discovery.beaconer import ServiceOutranked, StartBeacon
+from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
@@ -53,5 +53,7 @@ class ServiceHost:
             self._on_outranked(event.by)
 
     def close(self) -> None:
-        """Stop. May be called again."""
+        """Tell the nodes that the service ends, and stop. May be called again."""
+        self._driver.submit(EndBeacon())
+        self._driver.pump()
         self._driver.close()

@@ -17,7 +17,19 @@ import msgspec
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
 from vivum.wire.codec import Frame, seal_control
-from vivum.wire.directory import Beacon, Browse, Enter, Entered, Listing, LoadQuery, LoadReport, Roll, Roster, Seek
+from vivum.wire.directory import (
+    Beacon,
+    Browse,
+    Enter,
+    Entered,
+    Farewell,
+    Listing,
+    LoadQuery,
+    LoadReport,
+    Roll,
+    Roster,
+    Seek,
+)
 from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, fault_of_bounds
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, SEQUENCE_MAX, U32_MAX
@@ -140,7 +152,7 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.ORDER: (Order,),
     Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus, Candidacy),
     Kind.REPLICA: (StateCopy, StateChanges, CopyAck, Succession),
-    Kind.DISCOVERY: (Seek, Beacon),
+    Kind.DISCOVERY: (Seek, Beacon, Farewell),
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),
     Kind.SURVEY: (LoadQuery, LoadReport),

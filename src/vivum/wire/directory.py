@@ -41,6 +41,13 @@ class Beacon(ControlMessage, frozen=True, tag=41):
     started_ns: U64
 
 
+class Farewell(ControlMessage, frozen=True, tag=50):
+    """The configuration service at this endpoint ends now: its nodes need not wait until they miss its beacon."""
+
+    host: Name
+    port: U16
+
+
 class TopicEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a node says of a topic that it enters. `group` is 0, or the one that it had before the service changed."""
 

@@ -17,6 +17,23 @@ from vivum.wire.control import (
     decode_control,
     encode_control,
 )
+from vivum.wire.directory import (
+    Beacon,
+    Browse,
+    Enter,
+    Entered,
+    Farewell,
+    Listing,
+    LoadQuery,
+    LoadReport,
+    NodeRecord,
+    Roll,
+    Roster,
+    Seek,
+    TopicEntry,
+    TopicLoad,
+    TopicRecord,
+)
 from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import KINDS, Kind
 from vivum.wire.layout import GROUP_MAX
@@ -97,6 +114,17 @@ SAMPLES = [
     (Kind.REPLICA, StateChanges(TOP, (b"", b"entry"))),
     (Kind.REPLICA, CopyAck(0)),
     (Kind.REPLICA, Succession(STANDING)),
+    (Kind.DISCOVERY, Seek("10.0.0.1", 7000, TOP, True, False)),
+    (Kind.DISCOVERY, Beacon("10.0.0.1", 7000, True, 3, 2, TOP)),
+    (Kind.DISCOVERY, Farewell("10.0.0.1", 7000)),
+    (Kind.DIRECTORY, Enter(TOP, (TopicEntry("/a", '"bytes"', "reliable"), TopicEntry("/b", "", "x", GROUP_MAX)))),
+    (Kind.DIRECTORY, Browse(1, "/a/*", 2, True)),
+    (Kind.DIRECTORY, Roll(1, 2)),
+    (Kind.TOPICS, Entered(1, (TopicRecord("/a", 1, 2, "", "reliable", 0),), "refused")),
+    (Kind.TOPICS, Listing(1, (TopicRecord("/a", 1, 2, "", "reliable", 3),), 2, True)),
+    (Kind.TOPICS, Roster(1, (NodeRecord(1, 2, "a process", "10.0.0.1", 7000, 3),), False)),
+    (Kind.SURVEY, LoadQuery(TOP)),
+    (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),
     (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
     (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]

@@ -23,7 +23,7 @@ from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
-from vivum.wire.directory import Beacon, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -31,6 +31,11 @@ from vivum.wire.kinds import Kind
 @dataclass(frozen=True, slots=True)
 class StartBeacon(Command):
     """Begin to tell where the service is."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndBeacon(Command):
+    """Tell all that the service ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Beaconer:
     """Speaks for the service that is carried here, while there is one."""
 
     kinds = frozenset({Kind.DISCOVERY})
-    commands: frozenset[type[Command]] = frozenset({StartBeacon})
+    commands: frozenset[type[Command]] = frozenset({StartBeacon, EndBeacon})
     has_data = False
 
     def __init__(
@@ -52,14 +57,18 @@ class Beaconer:
         endpoint: Endpoint,
         gate: Gate,
         service: Callable[[], tuple[ConfigurationService, int] | None],
+        heard_since: Callable[[int], int],
         *,
         multicast: bool,
         dedicated: bool,
         seeds: Sequence[Endpoint] = (),
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one."""
+        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one;
+        `heard_since` from how many lives it heard something since a time.
+        """
         self.endpoint = endpoint
+        self._heard_since = heard_since
         self._gate = gate
         self._service = service
         self._multicast = multicast
@@ -70,6 +79,7 @@ class Beaconer:
         self._started_ns = 0
         self._next_ns: int | None = None
         self._to_all = False
+        self._is_ending = False
         self._outranked_by: ServiceInfo | None = None
         self._answers: dict[Endpoint | Channel, None] = {}
         self._events: list[Event] = []
@@ -80,15 +90,21 @@ class Beaconer:
         found = self._service()
         if found is None or self._next_ns is None:
             return None
-        service, term = found
-        return ServiceInfo(self.endpoint, self._dedicated, len(service.lives), term, self._started_ns)
+        _, term = found
+        # Only those who speak count: one that slept while its nodes went elsewhere must not call them back.
+        lives = self._heard_since(self._now_ns - self._settings.silence_ns_max)
+        return ServiceInfo(self.endpoint, self._dedicated, lives, term, self._started_ns)
 
     def _listeners(self) -> list[Endpoint]:
         found = self._service()
         return [] if found is None else [life.endpoint for life in found[0].lives.values()]
 
-    def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
-        """Begin."""
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Begin, or end."""
+        if isinstance(command, EndBeacon):
+            self._is_ending = self._service() is not None
+            self._next_ns = None
+            return
         self._now_ns = self._started_ns = self._next_ns = now_ns
         self._outranked_by = None
         if self._multicast:
@@ -135,6 +151,9 @@ class Beaconer:
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
+        if self._is_ending:
+            self._is_ending = False
+            return self._farewell()
         if not self._answers and not self._to_all and not self._events:
             return EMPTY_OUTPUT
         output = Output(events=self._events)
@@ -147,7 +166,7 @@ class Beaconer:
             self._outranked_by = None
         elif self._to_all:
             # To the seeds too: a node that starts there and finds nobody must hear that somebody is here.
-            told = {BEACON_CHANNEL: None} if self._multicast else dict.fromkeys([*self._listeners(), *self._seeds])
+            told = self._all()
         told |= self._answers
         self._to_all = False
         self._answers.clear()
@@ -155,3 +174,13 @@ class Beaconer:
             data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, info.to_beacon())
             output.datagrams = [Datagram(where, data, Priority.CONTROL) for where in told]
         return output if output else EMPTY_OUTPUT
+
+    def _all(self) -> dict[Endpoint | Channel, None]:
+        if self._multicast:
+            return {BEACON_CHANNEL: None}
+        return dict.fromkeys([*self._listeners(), *self._seeds])
+
+    def _farewell(self) -> Output:
+        body = Farewell(*self.endpoint)
+        data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
+        return Output([Datagram(where, data, Priority.CONTROL) for where in self._all()])

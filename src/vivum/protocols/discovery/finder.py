@@ -26,7 +26,7 @@ from vivum.protocols.discovery.rank import ServiceInfo, info_of
 from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
-from vivum.wire.directory import Beacon, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -151,24 +151,33 @@ class Finder:
         if is_news:
             self._events.append(ServiceFound(service))
 
+    def _become_bereft(self, service: ServiceInfo) -> None:
+        self._events.append(ServiceLost(service))
+        self._become_seeking()
+
     # Frames.
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of kind DISCOVERY."""
         body = self._gate.decode(now_ns, source, frame)
-        if isinstance(body, Seek | Beacon):
+        if isinstance(body, Seek | Beacon | Farewell):
             self.on_message(now_ns, body)
 
-    def on_message(self, now_ns: int, body: Seek | Beacon) -> None:
+    def on_message(self, now_ns: int, body: Seek | Beacon | Farewell) -> None:
         """Take what somebody said."""
         self._now_ns = now_ns
         if isinstance(body, Beacon):
             self._on_beacon(info_of(body))
-        else:
+        elif isinstance(body, Seek):
             self._on_seek(body)
+        elif self.service is not None and self.service.endpoint == (body.host, body.port):
+            self._become_bereft(self.service)
 
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
+        if known is not None and known.endpoint == self._endpoint:
+            # The service is here: whether it gives way is for its beaconer to say, who knows how it stands.
+            return
         if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
             self._become_found(info)
 
@@ -202,8 +211,7 @@ class Finder:
                         self._events.append(ServiceAbsent())
                 case "watch":
                     assert self.service is not None, "only a service that was found is watched"
-                    self._events.append(ServiceLost(self.service))
-                    self._become_seeking()
+                    self._become_bereft(self.service)
 
     def _seek(self) -> None:
         willing = self._carry_after_ns is not None

@@ -5,7 +5,7 @@ from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Outp
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.wire.codec import Frame
-from vivum.wire.directory import Beacon, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -29,8 +29,9 @@ class Discovery:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Let both sides hear."""
         body = self._gate.decode(now_ns, source, frame)
-        if isinstance(body, Seek | Beacon):
+        if isinstance(body, Seek | Beacon | Farewell):
             self.finder.on_message(now_ns, body)
+        if isinstance(body, Seek | Beacon):
             self.beaconer.on_message(now_ns, body)
 
     def next_deadline_ns(self) -> int | None:

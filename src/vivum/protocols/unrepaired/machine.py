@@ -26,7 +26,7 @@ from vivum.protocols.commands import GapReported, SendConfirmed
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.dissemination import choose_destinations
-from vivum.wire.codec import Frame, FrameBuilder
+from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.fragments import Joiner, Outbox
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -118,14 +118,14 @@ class UnrepairedMachine:
         self._now_ns = now_ns
         group, payloads = command.group, command.payloads
         me = self._client.member
-        largest = max(map(len, payloads), default=0)
+        payloads = payloads if isinstance(payloads, list | tuple) else list(payloads)
+        size, largest = measure(payloads)
         if largest > self.limits.message_bytes_max:
             raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
         if me is None or group not in self._client.groups:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         self._note_life(me)
         waiting = sum(outbox.size for stream in self._streams.values() for outbox in stream.outboxes.values())
-        size = sum(map(len, payloads))
         if waiting and waiting + size > self.settings.waiting_bytes_max:
             self.counters.messages_rejected += len(payloads)
             raise NotNowError(

@@ -1,0 +1,67 @@
+"""What waits for a reader, and what happens at the limit."""
+
+import asyncio
+
+import pytest
+
+from vivum.core.ids import GroupId, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.machine import Delivery
+from vivum.live.failures import MissedMessages
+from vivum.live.inbox import Inbox, estimated_bytes
+
+
+def delivery(*payloads: bytes, first: int = 0) -> Delivery:
+    return Delivery(GroupId(1), Member(NodeId(1), Incarnation(1)), first, list(payloads), ViewNumber(1), 0)
+
+
+def test_a_full_inbox_counts_what_it_does_not_keep_and_tells_it_once_at_its_place():
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.put(delivery(bytes(600)))
+    inbox.put(delivery(bytes(600), bytes(600)))
+    inbox.put(delivery(bytes(600)))
+    assert inbox.take() is not None
+    with pytest.raises(MissedMessages) as told:
+        inbox.take()
+    assert told.value.count == inbox.missed == 3
+    assert inbox.take() is None
+    assert inbox.size == 0
+    inbox.put(delivery(b"goes on"))
+    assert inbox.take() is not None
+
+
+def test_one_message_larger_than_the_limit_is_kept_when_nothing_else_is():
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.put(delivery(bytes(5000)))
+    assert inbox.take() is not None
+
+
+def test_an_inbox_that_drops_the_oldest_keeps_the_newest():
+    inbox = Inbox("/a", 1000, drops_oldest=True)
+    for number in range(10):
+        inbox.put(delivery(bytes(300), first=number))
+    kept = []
+    while (each := inbox.take()) is not None:
+        kept.append(each.first_sequence)
+    assert kept == [8, 9]
+    assert inbox.missed == 8
+    inbox.interrupt(MissedMessages("a gap", 5))
+    assert inbox.take() is None
+    assert inbox.missed == 13
+
+
+def test_the_estimate_is_exact_for_short_runs_and_right_for_even_long_ones():
+    assert estimated_bytes(delivery(b"", bytes(10))) == 10 + 2 * 64
+    assert estimated_bytes(delivery(*[bytes(100)] * 1000)) == 1000 * 164
+
+
+def test_two_readers_at_once_are_refused():
+    async def scenario() -> None:
+        inbox = Inbox("/a", 1000, drops_oldest=False)
+        first = asyncio.create_task(inbox.wait())
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="two tasks read"):
+            await inbox.wait()
+        inbox.close()
+        assert await first is False
+
+    asyncio.run(scenario())

@@ -1,0 +1,218 @@
+"""Finding the service of a domain, without sockets."""
+
+from random import Random
+
+from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId
+from vivum.core.machine import Datagram
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.observe.counters import Counters
+from vivum.protocols.discovery.beaconer import Beaconer, EndBeacon, ServiceOutranked, StartBeacon
+from vivum.protocols.discovery.finder import (
+    BEACON_CHANNEL,
+    Finder,
+    ServiceAbsent,
+    ServiceFound,
+    ServiceLost,
+    StartSeeking,
+    TrustService,
+)
+from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.service import ConfigurationService
+from vivum.wire.codec import split
+from vivum.wire.control import decode_control, encode_control
+from vivum.wire.directory import Beacon, Seek
+from vivum.wire.gate import Gate, domain_tag
+from vivum.wire.kinds import Kind
+
+DOMAIN = domain_tag("test")
+HERE, THERE = Endpoint("10.0.0.1", 1000), Endpoint("10.0.0.2", 1000)
+NOW = 10 * SECOND
+
+
+def gate() -> Gate:
+    return Gate(DOMAIN, Counters(), Member(NodeId(1), Incarnation(1)))
+
+
+def finder(endpoint: Endpoint = HERE, **options) -> Finder:
+    made = Finder(endpoint, gate(), Random(1), **({"multicast": True} | options))
+    made.submit(NOW, StartSeeking())
+    return made
+
+
+def beaconer(endpoint: Endpoint = THERE, lives: int = 1, term: int = 1, dedicated: bool = False) -> Beaconer:
+    service = ConfigurationService()
+    made = Beaconer(endpoint, gate(), lambda: (service, term), lambda _: lives, multicast=True, dedicated=dedicated)
+    made.submit(NOW, StartBeacon())
+    return made
+
+
+def info(endpoint: Endpoint = THERE, lives: int = 1, term: int = 1, started_ns: int = 5) -> ServiceInfo:
+    return ServiceInfo(endpoint, False, lives, term, started_ns)
+
+
+def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[object]]:
+    datagrams: list[Datagram] = []
+    events: list[object] = []
+    while True:
+        output = machine.take_output()
+        datagrams += output.datagrams
+        events += output.events
+        due_ns = machine.next_deadline_ns()
+        if due_ns is None or due_ns > until_ns:
+            return datagrams, events
+        machine.on_timer(due_ns)
+
+
+def frame_of(message: Seek | Beacon):
+    return split(encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, NOW, message))[0]
+
+
+def message_of(datagram: Datagram):
+    return decode_control(split(datagram.data)[0])
+
+
+def test_who_finds_nobody_carries_the_service_after_its_patience():
+    seeker = finder()
+    sought, events = run_to(seeker, NOW + 249 * MILLISECOND)
+    assert len(sought) >= 3
+    assert {each.destination for each in sought} == {BEACON_CHANNEL}
+    assert not any(isinstance(each, ServiceAbsent) for each in events)
+    _, events = run_to(seeker, NOW + 251 * MILLISECOND)
+    assert events == [ServiceAbsent()]
+
+
+def test_who_may_not_carry_a_service_seeks_for_ever_at_a_bounded_rate():
+    seeker = finder(carry_after_ns=None)
+    sought, events = run_to(seeker, NOW + 60 * SECOND)
+    assert 100 <= len(sought) <= 130
+    assert not any(isinstance(each, ServiceAbsent) for each in events)
+
+
+def test_of_two_seekers_the_younger_waits_for_the_elder():
+    younger = finder()
+    run_to(younger, NOW)
+    younger.on_frame(NOW, THERE, frame_of(Seek(*THERE, NOW - 1, True, False)))
+    _, events = run_to(younger, NOW + 900 * MILLISECOND)
+    assert events == []
+    _, events = run_to(younger, NOW + 1100 * MILLISECOND)
+    assert events == [ServiceAbsent()], "the elder one did not come"
+    elder = finder()
+    run_to(elder, NOW)
+    elder.on_frame(NOW, THERE, frame_of(Seek(*THERE, NOW + 1, True, False)))
+    assert run_to(elder, NOW + 300 * MILLISECOND)[1] == [ServiceAbsent()]
+
+
+def test_seeds_are_asked_directly_and_answer_for_the_service_that_they_know():
+    seeker = finder(multicast=False, seeds=[HERE, THERE])
+    sought, _ = run_to(seeker, NOW)
+    assert [each.destination for each in sought] == [THERE], "not itself"
+    seed = finder(THERE)
+    run_to(seed, NOW)
+    seed.on_frame(NOW, HERE, frame_of(info(Endpoint("10.0.0.9", 9)).to_beacon()))
+    run_to(seed, NOW)
+    seed.on_frame(NOW, HERE, split(sought[0].data)[0])
+    (answer,), _ = run_to(seed, NOW)
+    assert answer.destination == HERE
+    assert message_of(answer).port == 9
+
+
+def test_a_silent_service_is_lost_and_sought_again():
+    seeker = finder()
+    run_to(seeker, NOW)
+    seeker.on_frame(NOW, THERE, frame_of(info().to_beacon()))
+    _, events = run_to(seeker, NOW + 2 * SECOND)
+    assert events == [ServiceFound(info())]
+    seeker.on_frame(NOW + 2 * SECOND, THERE, frame_of(info(lives=2).to_beacon()))
+    _, events = run_to(seeker, NOW + 4 * SECOND)
+    assert events == [], "it was heard in between"
+    sought, events = run_to(seeker, NOW + 6 * SECOND)
+    assert isinstance(events[0], ServiceLost)
+    assert ServiceAbsent() in events
+    assert sought
+
+
+def test_a_node_follows_the_service_of_higher_rank_and_no_other():
+    seeker = finder()
+    run_to(seeker, NOW)
+    other = Endpoint("10.0.0.3", 1)
+    seeker.on_frame(NOW, THERE, frame_of(info(lives=2).to_beacon()))
+    seeker.on_frame(NOW, other, frame_of(info(other, lives=1, term=9).to_beacon()))
+    assert seeker.service == info(lives=2)
+    seeker.on_frame(NOW, other, frame_of(info(other, lives=3).to_beacon()))
+    assert seeker.service == info(other, lives=3)
+
+
+def test_who_carries_the_service_does_not_listen_to_others_until_told():
+    carrier = finder()
+    run_to(carrier, NOW)
+    carrier.submit(NOW, TrustService(info(HERE, lives=0)))
+    carrier.on_frame(NOW, THERE, frame_of(info(lives=9).to_beacon()))
+    assert carrier.service == info(HERE, lives=0)
+    assert carrier.next_deadline_ns() is None, "its own beacons do not come back to it"
+    carrier.submit(NOW, TrustService(info(lives=9)))
+    assert carrier.service == info(lives=9)
+
+
+def test_a_beacon_answers_seekers_and_comes_twice_a_second():
+    service = beaconer()
+    service.on_timer(NOW)
+    output = service.take_output()
+    assert [each.destination for each in output.datagrams] == [BEACON_CHANNEL]
+    assert service.next_deadline_ns() == NOW + 500 * MILLISECOND
+    service.on_frame(NOW, HERE, frame_of(Seek(*HERE, 1, True, False)))
+    (answer,) = service.take_output().datagrams
+    assert answer.destination == HERE
+    assert (message_of(answer).host, message_of(answer).port) == THERE
+
+
+def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
+    service, seeker = beaconer(), finder()
+    service.take_output()
+    run_to(seeker, NOW)
+    assert service.info is not None
+    seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
+    run_to(seeker, NOW)
+    service.submit(NOW, EndBeacon())
+    (word,) = service.take_output().datagrams
+    assert word.destination == BEACON_CHANNEL
+    seeker.on_frame(NOW, THERE, split(word.data)[0])
+    sought, events = run_to(seeker, NOW)
+    assert [type(each) for each in events] == [ServiceLost]
+    assert sought
+    # A farewell of another service is nobody's concern.
+    seeker.on_frame(NOW, THERE, frame_of(info(HERE).to_beacon()))
+    run_to(seeker, NOW)
+    seeker.on_frame(NOW, THERE, split(word.data)[0])
+    assert seeker.service == info(HERE)
+
+
+def test_of_two_services_exactly_one_gives_way():
+    cases = [
+        ({"lives": 2}, {"lives": 1}),
+        ({"dedicated": True, "lives": 0}, {"lives": 5}),
+        ({"term": 2}, {"term": 1}),
+        ({}, {}),
+    ]
+    for first, second in cases:
+        a, b = beaconer(HERE, **first), beaconer(THERE, **second)
+        for machine in (a, b):
+            machine.take_output()
+        assert a.info is not None
+        assert b.info is not None
+        a.on_frame(NOW, THERE, frame_of(b.info.to_beacon()))
+        b.on_frame(NOW, HERE, frame_of(a.info.to_beacon()))
+        outranked = [
+            any(isinstance(each, ServiceOutranked) for each in machine.take_output().events) for machine in (a, b)
+        ]
+        assert sorted(outranked) == [False, True]
+        if first != second:
+            assert outranked == [False, True], "the first of each case stays"
+
+
+def test_what_is_not_of_the_domain_s_discovery_is_refused():
+    seeker = finder()
+    run_to(seeker, NOW)
+    bad = split(encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, NOW, Seek("h", 1, 1, True, True)))[0]
+    seeker.on_frame(NOW, Endpoint("x", 1), bad)
+    datagrams, _ = run_to(seeker, NOW)
+    assert all(each.destination == Channel(0) for each in datagrams), "it knows no service to tell of"
