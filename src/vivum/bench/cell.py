@@ -69,6 +69,13 @@ class Outcome:
         began = [each["began"] for each in self.met if "began" in each]
         return self.met_at - min(began) if began else 0.0
 
+    @property
+    def lost_in_silence(self) -> int:
+        """Messages that did not come to receivers which were not told, from a sender that was not told either."""
+        if self.sent.get("counters", {}).get("messages_failed"):
+            return 0
+        return sum(each["lost"] for each in self.received if not each.get("told"))
+
     def total(self, key: str) -> int:
         """Add up a count of all receivers."""
         return sum(each[key] for each in self.received)
