@@ -2,6 +2,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from live_processes.director import Cast
 
 

@@ -103,7 +103,9 @@ def test_two_domains_do_not_see_each_other(domain_name: str) -> None:
 
 def test_without_a_service_and_without_leave_to_carry_one_connecting_fails_in_one_sentence(domain_name: str) -> None:
     async def scenario() -> None:
-        with pytest.raises(vivum.NoServiceError, match=r"no configuration service of domain .* within 0.3 s .*vivum up"):
+        with pytest.raises(
+            vivum.NoServiceError, match=r"no configuration service of domain .* within 0.3 s .*vivum up"
+        ):
             await vivum.connect(domain_name, embedded=False, timeout_s=0.3)
 
     play(scenario())
@@ -180,11 +182,16 @@ def test_a_reader_that_is_too_slow_is_told_how_much_it_missed(domain_name: str) 
             for number in range(50):
                 await strict.send(b"%d " % number + bytes(1000))
             kept = []
-            with pytest.raises(vivum.MissedMessages, match="receive_bytes_max") as told:
+            told = None
+            try:
                 async for event in strict:
                     kept.append(int(event.value.split()[0]))
+            except vivum.MissedMessages as error:
+                told = error
             assert kept == list(range(len(kept)))
-            assert told.value.count == 50 - len(kept)
+            assert told is not None
+            assert "receive_bytes_max" in str(told)
+            assert told.count == 50 - len(kept)
             await strict.send(b"after")
             assert (await strict.receive()).value == b"after"
             numbers = []
@@ -411,7 +418,7 @@ def test_wrong_use_is_told_in_one_sentence(domain_name: str) -> None:
             ):
                 with pytest.raises(vivum.UsageError, match=text):
                     await node.enter(name, bytes)
-            with pytest.raises(vivum.UsageError, match="expected bytes or a subclass of vivum.Message"):
+            with pytest.raises(vivum.UsageError, match=r"expected bytes or a subclass of vivum\.Message"):
                 await node.enter("/a", str)
             topic = await node.enter("/a", bytes, receive=False)
             with pytest.raises(vivum.UsageError, match="receive=False"):

@@ -12,6 +12,11 @@ from typing import Any
 import vivum
 
 
+def say(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
 class Actor:
     def __init__(self, node: vivum.NodeHandle) -> None:
         self.node = node
@@ -84,7 +89,7 @@ class Actor:
         return True
 
     async def run(self) -> None:
-        print(json.dumps({"member": str(self.node.member), "carries": self.node.carries_service}), flush=True)
+        say({"member": str(self.node.member), "carries": self.node.carries_service})
         while line := await asyncio.to_thread(sys.stdin.readline):
             request = json.loads(line)
             do = getattr(self, f"do_{request.pop('do')}")
@@ -92,7 +97,7 @@ class Actor:
                 answer = {"answer": await do(**request)}
             except vivum.VivumError as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
-            print(json.dumps(answer), flush=True)
+            say(answer)
 
 
 async def main() -> None:

@@ -11,7 +11,9 @@ from vivum.runtime.loop_thread import run_on_loop
 R = TypeVar("R")
 
 DomainOption = Annotated[str, typer.Option("--domain", "-d", help="The domain to join.")]
-InterfaceOption = Annotated[str, typer.Option(help="IPv4 address of the network to use; loopback stays on this computer.")]
+InterfaceOption = Annotated[
+    str, typer.Option(help="IPv4 address of the network to use; loopback stays on this computer.")
+]
 SeedsOption = Annotated[
     list[str] | None, typer.Option("--seed", help="host:port of a node or service to ask for the domain; repeatable.")
 ]

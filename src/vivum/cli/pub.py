@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from io import BufferedReader
 from typing import Annotated
 
 import typer
@@ -66,9 +67,10 @@ async def _publish(
 
 
 def _read_lines() -> list[bytes]:
-    """Wait for a line, and take what else is there."""
+    """Wait for a line, and take what else is there; nothing at the end of the input."""
     stream = sys.stdin.buffer
     lines = [line] if (line := stream.readline()) else []
-    while lines and len(lines) < LINES_MAX and b"\n" in stream.peek(1):
-        lines.append(stream.readline())
+    if isinstance(stream, BufferedReader):
+        while lines and len(lines) < LINES_MAX and b"\n" in stream.peek(1):
+            lines.append(stream.readline())
     return [line.rstrip(b"\n") for line in lines]

@@ -30,7 +30,9 @@ app = command_group("Print the messages of topics.")
 def sub(
     topic: Annotated[str, typer.Argument(help="Name of a topic, or a pattern: /swx/* or /swx/**.")],
     count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
-    names: Annotated[bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
+    ] = False,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
     domain: DomainOption = DEFAULT_DOMAIN,
     interface: InterfaceOption = DEFAULT_INTERFACE,

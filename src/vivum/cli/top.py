@@ -135,8 +135,8 @@ def _picture(domain: str, rates: _Rates) -> RenderableType:
         topics.add_row(
             str(each["topic"]), f"{each['sent_per_s']:,}", f"{each['delivered_per_s']:,}", str(each["nodes"])
         )
-    title = Text(f"domain {domain}: {len(rates.nodes)} nodes\n", style="bold")
-    return Group(title, nodes, Text(""), topics)
+    head = Text(f"domain {domain}: {len(rates.nodes)} nodes\n", style="bold")
+    return Group(head, nodes, Text(""), topics)
 
 
 def _number(value: object) -> float:

@@ -16,6 +16,7 @@ from vivum.cli.joining import (
     run_live,
 )
 from vivum.core.errors import HostError
+from vivum.live.connecting import meeting_port
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.runtime.interfaces import hears_multicast
 from vivum.runtime.service_host import ServiceHost
@@ -41,7 +42,7 @@ async def _serve(domain: str, interface: str, port: int, unicast: bool, as_json:
     multicast = not unicast and hears_multicast(tag, interface)
     if not multicast and not port:
         # Where nodes without multicast look for it by themselves.
-        port = 10_000 + tag % 20_000
+        port = meeting_port(tag)
     ended: asyncio.Future[ServiceInfo | None] = asyncio.get_running_loop().create_future()
 
     def end(by: ServiceInfo | None) -> None:
@@ -49,17 +50,19 @@ async def _serve(domain: str, interface: str, port: int, unicast: bool, as_json:
             ended.set_result(by)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, None)
-    host = ServiceHost(tag, interface, port=port, multicast=multicast, dedicated=True, on_outranked=end)
+    host = ServiceHost(tag, interface, port=port, multicast=multicast, on_outranked=end)
     out = console(as_json)
     try:
-        where = host.info.endpoint
+        where = host.endpoint
         way = "by its beacon" if multicast else f"by --seed {where}"
         out.print(f"service of domain [bold]{domain}[/] on {where}; nodes find it {way}. Ctrl-C ends it.")
         by = await ended
         if by is not None:
-            raise HostError(f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended")
+            raise HostError(
+                f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended"
+            )
     finally:
-        lives = host.info.lives
+        lives = host.nodes
         host.close()
         if as_json:
-            write_json({"domain": domain, "endpoint": str(host.info.endpoint), "nodes_at_end": lives})
+            write_json({"domain": domain, "endpoint": str(host.endpoint), "nodes_at_end": lives})

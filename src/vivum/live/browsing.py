@@ -77,7 +77,7 @@ class Browser:
 
     async def nodes(self) -> list[NodeInfo]:
         """List the nodes by their ids."""
-        records = await self._ask(lambda number: CallRoll(number), 0)
+        records = await self._ask(CallRoll, 0)
         return [
             NodeInfo(
                 Member(NodeId(each.node), Incarnation(each.incarnation)),

@@ -84,18 +84,17 @@ def connect(
         raise UsageError(f"port {port} or ttl {ttl} is out of range; ports are 0 to 65535, ttl is 1 to 255")
     places = tuple(map(seed_endpoint, seeds))
     wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
-    service_port = 0
-    if not wants_multicast and not places:
-        # The nodes of one computer meet at a port that follows from the domain.
-        service_port = 10_000 + tag % 20_000
-        places = (Endpoint(interface, service_port),)
+    meets = not wants_multicast and not places
+    if meets:
+        # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
+        places = (Endpoint(interface, meeting_port(tag)),)
     options = HostOptions(
         tag,
         name or default_name(),
         interface,
         port,
         places,
-        service_port,
+        meets,
         embedded,
         wants_multicast,
         ttl,
@@ -103,6 +102,11 @@ def connect(
         limits or Limits(),
     )
     return Connecting(domain, options, timeout_s)
+
+
+def meeting_port(tag: int) -> int:
+    """Tell the port at which the nodes of one computer meet without multicast: below those that systems give away."""
+    return 10_000 + tag % 20_000
 
 
 def seed_endpoint(seed: str) -> Endpoint:

@@ -7,7 +7,7 @@ class Guarantee(Enum):
     """An entry of the guarantee library. The value travels to the directory of topics."""
 
     BEST_EFFORT = "best effort"
-    """Each message is sent once and never again. FIFO for each sender, with gaps. Confirmed when handed to the network."""
+    """Each message is sent once, never again: FIFO for each sender, with gaps. Confirmed when handed to the network."""
 
     RELIABLE = "reliable"
     """No message twice, none made up, FIFO for each sender without a gap, to all members of the view in which it was

@@ -102,7 +102,7 @@ class NodeHandle:
     @property
     def carries_service(self) -> bool:
         """Tell whether the domain's configuration service runs in this process."""
-        return self._host.service is not None
+        return self._host.carries_service
 
     def statistics(self) -> NodeStatistics:
         """Tell what the node did so far, and how it stands."""
@@ -485,5 +485,3 @@ class NodeHandle:
 
 _NO_CHANNEL: Any = 0
 """QSM finds the channels of groups by itself."""
-
-

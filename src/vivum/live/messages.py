@@ -54,7 +54,7 @@ _BYTES_SCHEMA = '"bytes"'
 def codec_of(kind: type[T]) -> Codec[T]:
     """Make the codec of a type, or raise a `UsageError` if values of it cannot travel."""
     if kind is bytes:
-        return Codec(_BYTES_SCHEMA, _checked, _kept, True)  # type: ignore[arg-type]
+        return Codec(_BYTES_SCHEMA, _checked, _kept, True)
     if not (isinstance(kind, type) and issubclass(kind, Message)):
         raise UsageError(f"{kind!r} is not a type of topics; expected bytes or a subclass of vivum.Message")
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(kind)
@@ -64,10 +64,10 @@ def codec_of(kind: type[T]) -> Codec[T]:
             raise UsageError(f"this topic takes {kind.__name__}, not {type(value).__name__}")
         return encoder.encode(value)
 
-    return Codec(describe(kind), encode, decoder.decode, False)
+    return Codec(schema_of(kind), encode, decoder.decode, False)
 
 
-def describe(kind: type[Message]) -> str:
+def schema_of(kind: type[Message]) -> str:
     """Write the description of a type: its name and its fields, each with type and whether it may be left out."""
     try:
         fields = [[each.name, _type_text(each.type), not each.required] for each in msgspec.structs.fields(kind)]

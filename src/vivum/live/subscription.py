@@ -24,9 +24,7 @@ T = TypeVar("T")
 class Subscription(Generic[T]):
     """Receives from many topics. Made by `NodeHandle.subscribe`; begins with `async with`, and ends with it."""
 
-    def __init__(
-        self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox
-    ) -> None:
+    def __init__(self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox) -> None:
         self.pattern = pattern
         self.passed_over: dict[str, str] = {}
         """Topics that match but were not entered, and why."""

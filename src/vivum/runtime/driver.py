@@ -58,6 +58,7 @@ class Driver:
         self._readers: set[socket] = set()
         self._writing = False
         self._pumping = False
+        self._pump_scheduled = False
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._closed = False
@@ -78,9 +79,18 @@ class Driver:
         self.pump()
 
     def submit(self, command: Command) -> None:
-        """Hand a command of the application to the node. Raises what the node raises."""
+        """Hand a command of the application to the node, and carry out what it causes soon. Raises what the node raises.
+
+        Not at once: what the application does in the same turn of the loop goes into the same frames.
+        """
         self._node.submit(self.now_ns, command)
-        self.pump()
+        self.pump_soon()
+
+    def pump_soon(self) -> None:
+        """Let `pump` run once in the next turn of the loop, however often this is called."""
+        if not (self._pump_scheduled or self._pumping or self._closed):
+            self._pump_scheduled = True
+            self._loop.call_soon(self.pump)
 
     def close(self) -> None:
         """Stop driving and close the sockets. May be called again."""
@@ -115,6 +125,7 @@ class Driver:
 
     def pump(self) -> None:
         """Pull and carry out all that the node wants done, then set the timer."""
+        self._pump_scheduled = False
         if self._pumping or self._closed:
             # A callback of the application submitted something: the loop below will see it.
             return

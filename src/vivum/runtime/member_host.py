@@ -7,28 +7,39 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vivum.core.errors import HostError
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, Incarnation, Member
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event
+from vivum.node.build import SERVICE_NODE
 from vivum.node.compose import MemberParts, compose_member
+from vivum.protocols.discovery.beaconer import ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.driver import Driver
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
-from vivum.runtime.service_host import ServiceHost
 from vivum.runtime.udp import UdpPort
 
 CARRY_STEP_NS = 150_000_000
 """How much longer each younger node waits before it carries a service in the place of a lost one."""
 
+MEETING_PATIENCE_NS = 1_500_000_000
+"""How much longer a node waits that is not the one at the port where nodes meet."""
+
 WINDOW_SHARE = 3
 """The window takes one part in so many of the receive buffer: the kernel counts more than the payload of a datagram."""
 
 WINDOW_FRAMES_MIN = 16
+
+LARGE_FRAME_BYTES = 9000
+"""Frames larger than any Ethernet takes stay inside this machine."""
+
+CACHE_BYTES = 64 << 20
+PENDING_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,7 @@ class HostOptions:
     interface: str
     port: int
     seeds: tuple[Endpoint, ...]
-    service_port: int
+    is_meeting_port: bool
     embedded: bool
     multicast: bool
     ttl: int
@@ -49,13 +60,30 @@ class HostOptions:
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
-    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it."""
+    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it.
+
+    Where frames are large, on loopback, there is no link that could be overrun, only the buffers of receivers: the
+    window alone holds a sender back, and tokens come as often as the window needs.
+    """
     share = receive_buffer_bytes // WINDOW_SHARE
     frame_bytes = max(1472, min(payload_bytes, PAYLOAD_BYTES_MAX, share // WINDOW_FRAMES_MIN))
     frame_bytes = min(frame_bytes, payload_bytes)
     base = QsmSettings()
-    window = max(WINDOW_FRAMES_MIN, min(share // frame_bytes, base.window_frames))
-    return replace(base, frame_bytes_max=frame_bytes, window_frames=window, multicast=multicast)
+    if frame_bytes < LARGE_FRAME_BYTES:
+        return replace(base, frame_bytes_max=frame_bytes, multicast=multicast)
+    window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
+    return replace(
+        base,
+        frame_bytes_max=frame_bytes,
+        window_frames=max(base.window_frames, window),
+        window_bytes=window * frame_bytes,
+        cache_frames_max=max(4 * window, CACHE_BYTES // frame_bytes),
+        pending_bytes_max=PENDING_BYTES,
+        rate_initial=0,
+        token_busy_ns_min=300_000,
+        token_busy_ns_max=5_000_000,
+        multicast=multicast,
+    )
 
 
 class MemberHost:
@@ -69,20 +97,14 @@ class MemberHost:
         on_settled: Callable[[], None],
     ) -> None:
         self.options = options
-        self.service: ServiceHost | None = None
         self._on_event = on_event
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []
         self._follow_soon: ServiceInfo | None = None
+        self._epoch_before = 0
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
-        self._port = UdpPort(
-            options.domain,
-            options.interface,
-            port=options.port,
-            buffer_bytes=options.buffer_bytes,
-            ttl=options.ttl,
-        )
+        self._port = self._open_port()
         self.settings = fitting_settings(
             payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
         )
@@ -103,14 +125,27 @@ class MemberHost:
         self._driver.start()
         self._driver.submit(StartSeeking())
 
+    def _open_port(self) -> UdpPort:
+        options = self.options
+        open_at = partial(
+            UdpPort, options.domain, options.interface, buffer_bytes=options.buffer_bytes, ttl=options.ttl
+        )
+        if options.is_meeting_port and not options.port:
+            try:
+                return open_at(port=options.seeds[0].port)
+            except HostError:
+                # Another node of the domain has it, and so the service, or knows where that is.
+                pass
+        return open_at(port=options.port)
+
     def _carry_after_ns(self) -> int | None:
         """With seeds only the nodes that are seeds carry a service, the first of them first."""
         options = self.options
         if not options.embedded:
             return None
-        if options.seeds and not options.service_port:
+        if options.seeds:
             if self._port.endpoint not in options.seeds:
-                return None
+                return MEETING_PATIENCE_NS if options.is_meeting_port else None
             return options.seeds.index(self._port.endpoint) * CARRY_STEP_NS
         return 0
 
@@ -187,9 +222,12 @@ class MemberHost:
             case ServiceFound(service):
                 self._follow_later(service)
             case ServiceAbsent():
-                self._carry_service()
+                self._loop.call_soon(self._carry_service)
             case ServiceLost():
+                self._epoch_before = max(self._epoch_before, self._parts.client.epoch)
                 self._rank_by_age()
+            case ServiceOutranked(by):
+                self._loop.call_soon(self._give_way, by)
         self._on_event(event)
 
     def _follow_later(self, service: ServiceInfo) -> None:
@@ -202,8 +240,8 @@ class MemberHost:
         service, self._follow_soon = self._follow_soon, None
         if service is None or self._is_closed:
             return
-        if self.service is not None and self.service.info.endpoint != service.endpoint:
-            self._drop_service()
+        if service.endpoint != self.endpoint:
+            self._parts.carrier.end()
         now_ns = self._driver.now_ns
         client = self._parts.client
         client.serve_by(now_ns, [service.endpoint])
@@ -213,37 +251,26 @@ class MemberHost:
         self._parts.qsm.on_timer(now_ns)
         self._driver.pump()
 
+    @property
+    def carries_service(self) -> bool:
+        """Tell whether the configuration service is in this node."""
+        return self._parts.carrier.serving is not None
+
     def _carry_service(self) -> None:
-        options = self.options
-        try:
-            self.service = ServiceHost(
-                options.domain,
-                options.interface,
-                port=options.service_port,
-                ttl=options.ttl,
-                multicast=options.multicast,
-                term=self._parts.finder.term + 1,
-                on_outranked=self._on_outranked,
-            )
-        except HostError:
-            # Another process has the port, and so the service: its answer will come. If not, we try again.
-            self._loop.call_later(0.5, self._seek_again)
+        finder, carrier = self._parts.finder, self._parts.carrier
+        if self._is_closed or finder.service is not None:
             return
-        self._driver.submit(TrustService(self.service.info))
+        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), finder.term + 1, self._epoch_before)
+        self._driver.submit(StartBeacon())
+        info = self._parts.beaconer.info
+        assert info is not None, "a service that began has something to tell"
+        self._driver.submit(TrustService(info))
 
-    def _seek_again(self) -> None:
-        if not self._is_closed and self._parts.finder.service is None:
-            self._driver.submit(StartSeeking())
-
-    def _on_outranked(self, by: ServiceInfo) -> None:
-        self._loop.call_soon(self._drop_service)
+    def _give_way(self, by: ServiceInfo) -> None:
+        """Another service is to stay. If nodes had joined here, they follow it too, each with a new life."""
+        self._parts.carrier.end()
         if not self._is_closed:
             self._driver.submit(TrustService(by))
-
-    def _drop_service(self) -> None:
-        if self.service is not None:
-            self.service.close()
-            self.service = None
 
     def _rank_by_age(self) -> None:
         """The service is gone: the oldest node that is left carries the next one, the others wait a little for it."""
@@ -253,6 +280,8 @@ class MemberHost:
         )
         index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
         self._parts.finder.carry_after(index * CARRY_STEP_NS)
+        if not self.options.multicast:
+            self._parts.finder.ask_also(client.endpoints.values())
 
     # The end.
 
@@ -279,4 +308,3 @@ class MemberHost:
             if not future.done():
                 future.cancel()
         self._room.clear()
-        self._drop_service()

@@ -1,7 +1,8 @@
-"""A configuration service on sockets: a node of its own with a port of its own, in whatever process carries it."""
+"""A configuration service on sockets in a process of its own. Nodes that carry one do so inside (`member_host`)."""
 
 from collections.abc import Callable
 
+from vivum.core.ids import Endpoint
 from vivum.core.machine import Delivery, Event
 from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import ServiceOutranked, StartBeacon
@@ -21,15 +22,11 @@ class ServiceHost:
         port: int = 0,
         ttl: int = 1,
         multicast: bool = True,
-        dedicated: bool = False,
-        term: int = 1,
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
-        """Open the port and begin. `on_outranked` is called once, when another service is to stay in this one's place."""
+        """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
         self._port = UdpPort(domain, interface, port=port, ttl=ttl)
-        self._parts = compose_service(
-            domain, self._port.endpoint, multicast=multicast, dedicated=dedicated, term=term
-        )
+        self._parts = compose_service(domain, self._port.endpoint, multicast=multicast)
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, self._on_delivery, self._on_event)
@@ -37,14 +34,15 @@ class ServiceHost:
         self._driver.submit(StartBeacon())
 
     @property
-    def info(self) -> ServiceInfo:
-        """The service as beacons tell it."""
-        return self._parts.beaconer.info
+    def endpoint(self) -> Endpoint:
+        """Where the service is; usable as a seed."""
+        return self._port.endpoint
 
     @property
-    def counters(self) -> dict[str, int]:
-        """What the node of the service counted."""
-        return self._parts.counters.as_dict()
+    def nodes(self) -> int:
+        """How many nodes the domain has now."""
+        info = self._parts.beaconer.info
+        return 0 if info is None else info.lives
 
     def _on_delivery(self, _: Delivery) -> None:
         """Nothing is delivered to a service."""

@@ -57,8 +57,9 @@ class UdpPort:
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
-        `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The multicast port and addresses follow from the domain's tag,
-        so that two domains on one network do not even share them.
+        `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
+        multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
+        them.
         """
         self._interface = _packed(interface)
         self._domain = domain
@@ -78,6 +79,9 @@ class UdpPort:
             self._socket.close()
             raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
         self.endpoint = Endpoint(*self._socket.getsockname())
+        self.unsendable = 0
+        """Datagrams that the system refused: too large, no route, no such address. Dropped."""
+
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
@@ -146,8 +150,12 @@ class UdpPort:
     # In and out.
 
     def receive(self, source: socket.socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
-        """Drain a socket, as far as there is anything and up to about so many bytes. Our own multicasts are left out."""
-        own, known = self.endpoint, self._endpoints
+        """Drain a socket, as far as there is anything and up to about so many bytes.
+
+        Our own multicasts are left out; what we sent to ourselves is not.
+        """
+        own = None if source is self._socket else self.endpoint
+        known = self._endpoints
         taken: list[tuple[Endpoint, bytes]] = []
         receive, append = source.recvfrom, taken.append
         while bytes_max > 0:
@@ -194,8 +202,7 @@ class UdpPort:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                if error.errno not in (errno.EMSGSIZE, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED):
-                    raise HostError(f"cannot send to {address[0]}:{address[1]}: {error.strerror}") from error
+                self.unsendable += stop - index
             index = stop
         return index
 

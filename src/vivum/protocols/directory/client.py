@@ -135,12 +135,12 @@ class DirectoryClient:
 
     def __init__(
         self,
-        directory: Callable[[], Endpoint],
+        directory: Callable[[], Endpoint | None],
         identity: Callable[[], Member | None],
         gate: Gate,
         settings: DirectorySettings | None = None,
     ) -> None:
-        """Prepare. `directory` tells where to ask, `identity` as whom; while that is nobody, requests wait."""
+        """Prepare. `directory` tells where to ask, `identity` as whom; while either is not known, requests wait."""
         self.settings = settings or DirectorySettings()
         self._directory = directory
         self._identity = identity
@@ -261,17 +261,17 @@ class DirectoryClient:
             return EMPTY_OUTPUT
         output = Output(events=self._events)
         self._events = []
-        me = self._identity()
+        me, directory = self._identity(), self._directory()
         settings = self.settings
         for number in self._due:
             request = self._requests[number]
             delay_ns = min(settings.retry_ns_min << min(request.attempts, 20), settings.retry_ns_max)
             request.attempts += 1
             self._timers.set(number, self._now_ns + delay_ns)
-            if me is not None:
+            if me is not None and directory is not None:
                 message = self._message(request)
                 data = encode_control(Kind.DIRECTORY, self._gate.domain, *me, 0, 0, self._now_ns, message)
-                output.datagrams.append(Datagram(self._directory(), data, Priority.CONTROL))
+                output.datagrams.append(Datagram(directory, data, Priority.CONTROL))
         self._due.clear()
         return output if output else EMPTY_OUTPUT
 

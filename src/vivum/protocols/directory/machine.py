@@ -9,6 +9,7 @@ they know when they meet it, so ids of before and ids of after do not meet.
 Invariants: a name has one group and a group one name; both stay for as long as the topic has members.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vivum.core.errors import UsageError
@@ -36,7 +37,8 @@ from vivum.wire.kinds import Kind
 from vivum.wire.layout import GROUP_MAX
 
 BLOCK = 1 << 17
-"""Groups that one term of a directory may give out."""
+BLOCKS = GROUP_MAX // BLOCK
+"""Groups that one term of a directory may give out; how many terms have groups of their own, before they repeat."""
 
 _RECORD_BYTES = 40
 """What a record takes besides its texts, at most."""
@@ -69,24 +71,36 @@ class DirectoryMachine:
 
     def __init__(
         self,
-        member: Member,
-        service: ConfigurationService,
+        service: Callable[[], tuple[ConfigurationService, int] | None],
         gate: Gate,
-        term: int = 1,
         settings: DirectorySettings | None = None,
     ) -> None:
+        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one."""
         self.settings = settings or DirectorySettings()
-        self._member = member
-        self._service = service
+        self._find_service = service
+        self._service: ConfigurationService | None = None
         self._gate = gate
         self._now_ns = 0
         self._topics: dict[str, _Topic] = {}
         self._names: dict[int, str] = {}
-        self._next_group = term * BLOCK % (GROUP_MAX - BLOCK) + 1
+        self._next_group = 1
         self._created = 0
         self._watchers: dict[tuple[Member, str], _Watcher] = {}
         self._has_news = False
         self._replies: list[tuple[Endpoint, ControlMessage]] = []
+
+    def _follow_service(self) -> ConfigurationService | None:
+        """Begin anew with each service that comes to be here: nodes tell it what they know."""
+        found = self._find_service()
+        service, term = (None, 0) if found is None else found
+        if service is not self._service:
+            self._service = service
+            self._topics.clear()
+            self._names.clear()
+            self._watchers.clear()
+            self._created = 0
+            self._next_group = term % BLOCKS * BLOCK + 1
+        return service
 
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
         """Refuse: the directory takes its requests as frames."""
@@ -101,7 +115,11 @@ class DirectoryMachine:
         if body is None:
             return
         member = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
-        life = self._service.life_of(member)
+        service = self._follow_service()
+        if service is None:
+            self._gate.refuse_state(now_ns, source, frame, "the directory is not here")
+            return
+        life = service.life_of(member)
         if life is None or life.endpoint != source:
             self._gate.refuse_state(now_ns, source, frame, "not from a current life at its endpoint")
             return
@@ -112,7 +130,9 @@ class DirectoryMachine:
                 listing = self._list(request, pattern, after)
                 self._replies.append((source, listing))
                 if watch and not listing.more:
-                    self._watch(member, _Watcher(source, request, pattern, listing.last, now_ns + self.settings.watch_ns))
+                    self._watch(
+                        member, _Watcher(source, request, pattern, listing.last, now_ns + self.settings.watch_ns)
+                    )
             case Roll(request, after):
                 self._replies.append((source, self._call_roll(request, after)))
 
@@ -157,7 +177,8 @@ class DirectoryMachine:
         return False
 
     def _members_of(self, group: int) -> int:
-        return sum(1 for life in self._service.lives.values() if group in life.groups)
+        service = self._service
+        return 0 if service is None else sum(1 for life in service.lives.values() if group in life.groups)
 
     # Lists.
 
@@ -172,16 +193,15 @@ class DirectoryMachine:
             if records and size > self.settings.frame_bytes_max:
                 return Listing(request, tuple(records), records[-1].number, True)
             members = self._members_of(topic.group)
-            records.append(
-                TopicRecord(topic.name, topic.group, topic.number, topic.schema, topic.guarantee, members)
-            )
+            records.append(TopicRecord(topic.name, topic.group, topic.number, topic.schema, topic.guarantee, members))
         return Listing(request, tuple(records), self._created, False)
 
     def _call_roll(self, request: int, after: int) -> Roster:
         records: list[NodeRecord] = []
         size = 0
-        for node in sorted(each for each in self._service.lives if each > after):
-            life = self._service.lives[node]
+        lives = {} if self._service is None else self._service.lives
+        for node in sorted(each for each in lives if each > after):
+            life = lives[node]
             size += _RECORD_BYTES + len(life.name.encode()) + len(life.endpoint.host)
             if records and size > self.settings.frame_bytes_max:
                 return Roster(request, tuple(records), True)
@@ -223,7 +243,7 @@ class DirectoryMachine:
             return EMPTY_OUTPUT
         output = Output()
         for endpoint, message in self._replies:
-            data = encode_control(Kind.TOPICS, self._gate.domain, *self._member, 0, 0, self._now_ns, message)
+            data = encode_control(Kind.TOPICS, self._gate.domain, 0, 0, 0, 0, self._now_ns, message)
             output.datagrams.append(Datagram(endpoint, data, Priority.CONTROL))
         self._replies.clear()
         return output

@@ -33,7 +33,9 @@ def _check(name: str, is_pattern: bool) -> str:
     for index, part in enumerate(parts):
         wild = is_pattern and (part == "*" or (part == "**" and index == len(parts) - 1))
         if not wild and not _PART.fullmatch(part):
-            hint = "* stands for one whole part, ** only for the last" if is_pattern else "expected /part/part, without *"
+            hint = (
+                "* stands for one whole part, ** only for the last" if is_pattern else "expected /part/part, without *"
+            )
             raise UsageError(f"{name!r} is not a {what} of topics: part {index + 1} is {part!r}; {hint}")
     return name
 

@@ -14,7 +14,7 @@ class DirectorySettings:
         65_536,
         unit="topics",
         why="Eight times the groups of the largest experiment of seed 004; some 20 MB with their types.",
-        effect="At the limit topics without members are forgotten, oldest first; if there are none, a new one is refused.",
+        effect="At the limit topics without members are forgotten, oldest first; without any, new ones are refused.",
     )
     frame_bytes_max: int = setting(
         30_000,

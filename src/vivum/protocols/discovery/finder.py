@@ -6,7 +6,7 @@ Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to 
 Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -84,7 +84,7 @@ class Finder:
         carry_after_ns: int | None = 0,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: it never does."""
+        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: never."""
         self.service: ServiceInfo | None = None
         self.term = 0
         self._endpoint = endpoint
@@ -92,6 +92,7 @@ class Finder:
         self._rng = rng
         self._multicast = multicast
         self._seeds = tuple(each for each in seeds if each != endpoint)
+        self._acquaintances: tuple[Endpoint, ...] = ()
         self._carry_after_ns = carry_after_ns
         self._settings = settings or DiscoverySettings()
         self._timers: Deadlines[str] = Deadlines()
@@ -120,6 +121,10 @@ class Finder:
             if "carry" in self._timers:
                 self._timers.set("carry", self._started_ns + self._settings.patience_ns + delay_ns)
 
+    def ask_also(self, endpoints: Iterable[Endpoint]) -> None:
+        """Ask these nodes too, besides the seeds, from the next question on: one of them may know more."""
+        self._acquaintances = tuple(each for each in endpoints if each != self._endpoint and each not in self._seeds)
+
     # States.
 
     def _become_seeking(self) -> None:
@@ -138,7 +143,11 @@ class Finder:
         self.term = max(self.term, service.term)
         self._timers.cancel("seek")
         self._timers.cancel("carry")
-        self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
+        if service.endpoint == self._endpoint:
+            # Its beacons do not come back to it.
+            self._timers.cancel("watch")
+        else:
+            self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
         if is_news:
             self._events.append(ServiceFound(service))
 
@@ -146,11 +155,16 @@ class Finder:
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of kind DISCOVERY."""
-        self._now_ns = now_ns
         body = self._gate.decode(now_ns, source, frame)
+        if isinstance(body, Seek | Beacon):
+            self.on_message(now_ns, body)
+
+    def on_message(self, now_ns: int, body: Seek | Beacon) -> None:
+        """Take what somebody said."""
+        self._now_ns = now_ns
         if isinstance(body, Beacon):
             self._on_beacon(info_of(body))
-        elif isinstance(body, Seek):
+        else:
             self._on_seek(body)
 
     def _on_beacon(self, info: ServiceInfo) -> None:
@@ -195,7 +209,7 @@ class Finder:
         willing = self._carry_after_ns is not None
         if self._multicast:
             self._due.append((BEACON_CHANNEL, Seek(*self._endpoint, self._started_ns, willing, False)))
-        for seed in self._seeds:
+        for seed in (*self._seeds, *self._acquaintances):
             self._due.append((seed, Seek(*self._endpoint, self._started_ns, willing, True)))
         # At random, so that nodes that were started together do not speak together.
         self._timers.set("seek", self._now_ns + self._seek_ns + int(self._seek_ns * self._rng.random() / 4))

@@ -1,9 +1,9 @@
 """Which of two configuration services of one domain stays, when they hear each other.
 
 One that runs as a process of its own goes before one that a node carries; then the one with more nodes; then the
-higher term, which is the later successor of a lost one; then the one that started first; then the lower endpoint. All who
-know both decide alike. More nodes go before a higher term, so that a node that was cut off alone and
-began a domain of its own does not drag the others over when it comes back.
+higher term, which is the later successor of a lost one; then the one that started first; then the lower endpoint. All
+who know both decide alike. More nodes go before a higher term, so that a node that was cut off alone and began a domain
+of its own does not drag the others over when it comes back.
 """
 
 from typing import NamedTuple

@@ -151,9 +151,7 @@ class UnrepairedMachine:
             self._confirmed.clear()
             self._unconfirmed.clear()
 
-    def _feed(
-        self, config: RegionConfig, me: Member, group: GroupId, first: int, payloads: Sequence[bytes]
-    ) -> None:
+    def _feed(self, config: RegionConfig, me: Member, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
         stream = self._streams.get(config.region)
         if stream is None or stream.view != config.view:
             others = [member.node for member in config.members if member.node != me.node]
