@@ -83,6 +83,8 @@ def _as_result(outcome: Outcome, cell: Cell) -> dict[str, Any]:
         "join_s": round(outcome.join_s, 3),
         "cores_sender": round(sum(busy[0]) / cell.seconds, 2),
         "cores_receiver_max": round(max(sum(each) for each in busy[1:]) / cell.seconds, 2),
+        "lost_in_silence": outcome.lost_in_silence,
+        "told": [text for each in outcome.received for text in each.get("missed", [])][:4],
         "longest_pause_s": max(each["longest_pause_s"] for each in outcome.received),
         "size": cell.size,
         "receivers": cell.receivers,

@@ -78,7 +78,10 @@ def throughput(
             out.print(profile_table(folder, "receiver-0", result["delivered_per_s_mean"] * seconds))
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in result.items():
-        if not isinstance(value, dict):
+        if isinstance(value, list):
+            for each in value:
+                table.add_row(key, each)
+        elif not isinstance(value, dict):
             table.add_row(key, f"{value:,}")
     for key, value in result.get("stop_one", {}).items():
         table.add_row(f"stop_one: {key}", f"{value:,}" if type(value) is not bool else str(value).lower())
