@@ -20,6 +20,9 @@ from vivum.node.build import PROTOCOLS
 app = command_group("Measure throughput and latency, beside the peers and the limit of the machine.")
 
 SIZE_MAX = 60_000
+STARVED_MAX = 0.6
+"""Past this part of its time without a processor a figure says more of other work than of what is measured."""
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Another value for a setting of QSM; may be given again."),
@@ -157,6 +160,13 @@ def peers(
     rows = list(compare(names, cells, seconds, _settings(set_), _progress(out)))
     compared = ratios(rows)
     out.print(_peers_table(names, cells, rows, compared))
+    if any(row.lost for row in rows):
+        out.print("* lost some; what is lost does not count. The raw limit repairs nothing.", markup=False)
+    starved = max((row.starved for row in rows), default=0.0)
+    if starved > STARVED_MAX:
+        out.print(
+            f"Other work had the processors for {starved:.0%} of the time of a process: measure again when it is quiet."
+        )
     for text in dict.fromkeys(f"{row.system} skipped: {row.skipped}" for row in rows if row.skipped):
         out.print(text, markup=False)
     if as_json:
@@ -189,5 +199,4 @@ def _peers_table(
 def _shown(row: Row) -> str:
     if row.per_s_min is None:
         return "skipped"
-    lost = "" if not row.lost else f" (lost {row.lost:,})"
-    return f"{row.per_s_min:,}{lost}"
+    return f"{row.per_s_min:,}" if not row.lost else f"{row.per_s_min:,}*"
