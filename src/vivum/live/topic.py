@@ -16,6 +16,7 @@ from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
 from vivum.live.reader import Batches, Events, Reader
 from vivum.live.seat import VIEWS_MAX, Receiver, Seat
+from vivum.wire.codec import measure
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
@@ -118,7 +119,11 @@ class Topic(Generic[T]):
     def _encoded(self, values: Sequence[T]) -> Sequence[bytes]:
         if not self._codec.is_raw:
             return list(map(self._codec.encode, values))
-        # The node looks at every payload anyway, and refuses what is not `bytes`.
+        try:
+            # The cheapest way to see that all are `bytes`: it is compiled.
+            measure(values)  # type: ignore[arg-type]
+        except TypeError:
+            return list(map(self._codec.encode, values))
         return values  # type: ignore[return-value]
 
     async def flush(self) -> None:

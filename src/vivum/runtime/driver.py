@@ -79,7 +79,7 @@ class Driver:
         self.pump()
 
     def submit(self, command: Command) -> None:
-        """Hand a command of the application to the node, and carry out what it causes soon. Raises what the node raises.
+        """Hand a command to the node, and carry out what it causes soon. Raises what the node raises.
 
         Not at once: what the application does in the same turn of the loop goes into the same frames.
         """
