@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from vivum.bench.crew import ANSWER_S_MAX, Crew, Worker
 
@@ -37,6 +37,18 @@ class Cell:
         return prefix, {"interface": address}
 
 
+class Used(NamedTuple):
+    """Time of processors, in seconds: in its own code, in the kernel for it, and ready but without a processor."""
+
+    user: float
+    kernel: float
+    starved: float
+
+
+def _used(worker: Worker) -> Used:
+    return Used(*worker.cpu_s(), worker.starved_s())
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What was measured: what the sender told, what each receiver told, and everybody's memory."""
@@ -47,8 +59,9 @@ class Outcome:
     sender: Worker
     receivers: list[Worker]
     met_at: float
-    busy_s: list[tuple[float, float]]
-    """Time of processors inside the window, in its own code and in the kernel: of the sender, then of each receiver."""
+    seconds: float
+    used: list[Used]
+    """Inside the window: of the sender, then of each receiver."""
 
     def _rates(self) -> list[float]:
         return [each["delivered_per_s"] for each in self.received]
@@ -64,10 +77,35 @@ class Outcome:
         return sum(self._rates()) / len(self.received)
 
     @property
+    def cpu_ns_sender(self) -> float:
+        """Processor time of the sender for each message that it sent, in nanoseconds: hardly depends on other work."""
+        used = self.used[0]
+        per_s: float = self.sent["sent_per_s"]
+        return (used.user + used.kernel) / max(1.0, per_s * self.seconds) * 1e9
+
+    @property
+    def cpu_ns_receiver(self) -> float:
+        """The same for the average receiver, and each message that it got."""
+        used = sum(each.user + each.kernel for each in self.used[1:])
+        return used / max(1.0, sum(self._rates()) * self.seconds) * 1e9
+
+    @property
+    def starved(self) -> float:
+        """The largest part of the window in which a process was ready to run and other work had the processors."""
+        return max(each.starved for each in self.used) / self.seconds
+
+    @property
     def join_s(self) -> float:
         """Seconds from the first node that began to join until the sender saw all members in all groups."""
         began = [each["began"] for each in self.met if "began" in each]
         return self.met_at - min(began) if began else 0.0
+
+    @property
+    def lost_in_silence(self) -> int:
+        """Messages that did not come to receivers which were not told, from a sender that was not told either."""
+        if self.sent.get("counters", {}).get("messages_failed"):
+            return 0
+        return sum(each["lost"] for each in self.received if not each.get("told"))
 
     def total(self, key: str) -> int:
         """Add up a count of all receivers."""
@@ -117,18 +155,14 @@ def measure(
         for each in (*receivers, sender):
             each.tell(go=[start, stop])
         crew.watch(start)
-        busy = [worker.cpu_s() for worker in (sender, *receivers)]
+        before = [_used(worker) for worker in (sender, *receivers)]
         crew.watch(stop, None if during is None else lambda now: during(crew, receivers, now - start))
-        busy = [
-            (user - before_user, system - before_system)
-            for (before_user, before_system), (user, system) in zip(
-                busy, [worker.cpu_s() for worker in (sender, *receivers)], strict=True
-            )
-        ]
+        after = [_used(worker) for worker in (sender, *receivers)]
+        busy = [Used(*(new - old for new, old in zip(*pair, strict=True))) for pair in zip(after, before, strict=True)]
         sent = sender.hear("sent")
         if on_stop is not None:
             on_stop()
         for each in receivers:
             each.tell(expect=sent["sent"])
         received = [each.hear("received") for each in receivers]
-        return Outcome(sent, received, [met, *readies], sender, receivers, met_at, busy)
+        return Outcome(sent, received, [met, *readies], sender, receivers, met_at, cell.seconds, busy)

@@ -73,6 +73,14 @@ class Worker:
         tick = os.sysconf("SC_CLK_TCK")
         return int(fields[11]) / tick, int(fields[12]) / tick
 
+    def starved_s(self) -> float:
+        """Tell how long its main thread was ready to run so far, but other work had the processors, in seconds."""
+        try:
+            with open(f"/proc/{self.process.pid}/schedstat", encoding="ascii") as schedstat:
+                return int(schedstat.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
     def sample(self) -> None:
         """Note the resident memory of now."""
         self.rss_kb.append(resident_kb(self.process.pid))

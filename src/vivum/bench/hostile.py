@@ -26,6 +26,9 @@ BURST = 64
 """Datagrams between two looks at the clock and at the network."""
 
 OVERHEARD_MAX = 256
+OVERHEARD_BYTES = 1 << 16
+"""What is read of each channel between two bursts."""
+
 CHANNELS = [*range(8), BEACON_CHANNEL]
 """Multicast channels that are thrown at: the first ones, which a small domain uses, and that of beacons."""
 
@@ -142,6 +145,7 @@ def throw(control: Control, options: dict[str, Any]) -> None:
     for channel in options["channels"]:
         port.listen(Channel(channel))
     targets = [tuple(each) for each in options["endpoints"]]
+    real = set(targets)
     targets += [port.address_of(Channel(channel)) for channel in options["channels"]]
     # Mutants of the group port's other users too: every socket of a node is a target.
     own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -157,8 +161,8 @@ def throw(control: Control, options: dict[str, Any]) -> None:
             own.sendto(hostility.next(), rng.choice(targets))
             count += 1
         for each in port.sockets[1:]:
-            for _, data in port.receive(each, 4):
-                hostility.overheard.append(data)
+            # Not what this process threw itself.
+            hostility.overheard += [data for source, data in port.receive(each, OVERHEARD_BYTES) if source in real]
         del hostility.overheard[:-OVERHEARD_MAX]
         time.sleep(max(0.0, began + count / BURST * pause_s - time.monotonic()))
     control.tell(thrown=count, took_s=time.monotonic() - began, overheard=len(hostility.overheard))

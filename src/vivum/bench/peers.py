@@ -38,6 +38,9 @@ class Row:
     duplicated: int = 0
     out_of_order: int = 0
     skipped: str = ""
+    cpu_ns_sender: int = 0
+    cpu_ns_receiver: int = 0
+    starved: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Make the row for machines."""
@@ -51,6 +54,9 @@ class Row:
             "lost": self.lost,
             "duplicated": self.duplicated,
             "out_of_order": self.out_of_order,
+            "cpu_ns_sender": self.cpu_ns_sender,
+            "cpu_ns_receiver": self.cpu_ns_receiver,
+            "starved": self.starved,
         }
 
 
@@ -93,6 +99,9 @@ def _row(name: str, size: int, receivers: int, seconds: float, settings: dict[st
         outcome.total("lost"),
         outcome.total("duplicated"),
         outcome.total("out_of_order"),
+        cpu_ns_sender=round(outcome.cpu_ns_sender),
+        cpu_ns_receiver=round(outcome.cpu_ns_receiver),
+        starved=round(outcome.starved, 2),
     )
 
 

@@ -65,7 +65,7 @@ def _as_result(outcome: Outcome, cell: Cell) -> dict[str, Any]:
     joins = [each for each in outcome.met if "rss_kb_joined" in each]
     grown = max((each["rss_kb_joined"] - each["rss_kb_before"] for each in joins), default=0)
     slowest = max(receivers, key=lambda each: max(each.rss_kb))
-    busy = outcome.busy_s
+    used = outcome.used
     return {
         "delivered_per_s_min": round(outcome.per_s_min),
         "delivered_per_s_mean": round(outcome.per_s_mean),
@@ -81,8 +81,13 @@ def _as_result(outcome: Outcome, cell: Cell) -> dict[str, Any]:
         "rss_mb_receiver_end": round(slowest.rss_kb[-1] / MB, 1),
         "rss_kb_per_group": round(grown / cell.groups, 3),
         "join_s": round(outcome.join_s, 3),
-        "cores_sender": round(sum(busy[0]) / cell.seconds, 2),
-        "cores_receiver_max": round(max(sum(each) for each in busy[1:]) / cell.seconds, 2),
+        "cores_sender": round((used[0].user + used[0].kernel) / cell.seconds, 2),
+        "cores_receiver_max": round(max(each.user + each.kernel for each in used[1:]) / cell.seconds, 2),
+        "cpu_ns_sender": round(outcome.cpu_ns_sender),
+        "cpu_ns_receiver": round(outcome.cpu_ns_receiver),
+        "starved": round(outcome.starved, 2),
+        "lost_in_silence": outcome.lost_in_silence,
+        "told": [text for each in outcome.received for text in each.get("missed", [])][:4],
         "longest_pause_s": max(each["longest_pause_s"] for each in outcome.received),
         "size": cell.size,
         "receivers": cell.receivers,

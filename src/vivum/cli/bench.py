@@ -20,6 +20,9 @@ from vivum.node.build import PROTOCOLS
 app = command_group("Measure throughput and latency, beside the peers and the limit of the machine.")
 
 SIZE_MAX = 60_000
+STARVED_MAX = 0.6
+"""Past this part of its time without a processor a figure says more of other work than of what is measured."""
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Another value for a setting of QSM; may be given again."),
@@ -78,7 +81,10 @@ def throughput(
             out.print(profile_table(folder, "receiver-0", result["delivered_per_s_mean"] * seconds))
     table = Table(box=None, show_header=False, pad_edge=False)
     for key, value in result.items():
-        if not isinstance(value, dict):
+        if isinstance(value, list):
+            for each in value:
+                table.add_row(key, each)
+        elif not isinstance(value, dict):
             table.add_row(key, f"{value:,}")
     for key, value in result.get("stop_one", {}).items():
         table.add_row(f"stop_one: {key}", f"{value:,}" if type(value) is not bool else str(value).lower())
@@ -154,6 +160,13 @@ def peers(
     rows = list(compare(names, cells, seconds, _settings(set_), _progress(out)))
     compared = ratios(rows)
     out.print(_peers_table(names, cells, rows, compared))
+    if any(row.lost for row in rows):
+        out.print("* lost some; what is lost does not count. The raw limit repairs nothing.", markup=False)
+    starved = max((row.starved for row in rows), default=0.0)
+    if starved > STARVED_MAX:
+        out.print(
+            f"Other work had the processors for {starved:.0%} of the time of a process: measure again when it is quiet."
+        )
     for text in dict.fromkeys(f"{row.system} skipped: {row.skipped}" for row in rows if row.skipped):
         out.print(text, markup=False)
     if as_json:
@@ -186,5 +199,4 @@ def _peers_table(
 def _shown(row: Row) -> str:
     if row.per_s_min is None:
         return "skipped"
-    lost = "" if not row.lost else f" (lost {row.lost:,})"
-    return f"{row.per_s_min:,}{lost}"
+    return f"{row.per_s_min:,}" if not row.lost else f"{row.per_s_min:,}*"

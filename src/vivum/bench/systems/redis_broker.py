@@ -53,7 +53,7 @@ def receive(control: Control, options: dict[str, Any]) -> None:
     """Take what is published."""
     import redis
 
-    subscription = redis.Redis(port=options["port"], socket_timeout=0.1).pubsub()
+    subscription = redis.Redis(port=options["port"]).pubsub()
     subscription.subscribe(CHANNEL)
     while (first := subscription.parse_response()) is None or first[0] != b"subscribe":
         pass
@@ -63,11 +63,9 @@ def receive(control: Control, options: dict[str, Any]) -> None:
     take = subscription.parse_response
     batch: list[bytes] = []
     while not meter.is_over():
-        try:
-            for _ in range(BATCH_MESSAGES):
-                batch.append(take(block=True)[2])
-        except redis.TimeoutError:
-            pass
+        # Not with a timeout of the socket: past it the library connects again, and what comes meanwhile is lost.
+        while len(batch) < BATCH_MESSAGES and (response := take(block=False, timeout=0.1)) is not None:
+            batch.append(response[2])
         meter.take(batch)
         batch = []
     meter.report()

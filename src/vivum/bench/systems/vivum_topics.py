@@ -62,6 +62,7 @@ class _Place:
 
     def __init__(self, node: vivum.NodeHandle, topics: list[vivum.Topic[bytes]], told: dict[str, Any]) -> None:
         self.node = node
+        self.life = node.member
         self.topics = topics
         self.told = told
 
@@ -134,6 +135,9 @@ async def _receive(control: Control, options: dict[str, Any]) -> None:
         await asyncio.sleep(POLL_S)
         if reader is not None and reader.done():
             reader.result()
+    life = place.node.member
+    if life != place.life:
+        missed.append(f"the node was dropped and joined again: it was {place.life}, and is {life}")
     meter.report(counters=place.node.statistics().counters, told=bool(missed), missed=missed[:3])
     # The others may need us for repair until all have everything.
     await loop.run_in_executor(None, control.hear)
