@@ -19,6 +19,7 @@ class Kind(IntEnum):
     MEMBERSHIP = 8
     ORDER = 9
     CONFIGURATION = 10
+    SPREAD = 11
 
 
 class KindInfo(NamedTuple):
@@ -42,6 +43,9 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
+    Kind.SPREAD: KindInfo(
+        Priority.DATA, True, "New messages for several regions at once, with the number of the frame in each"
+    ),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

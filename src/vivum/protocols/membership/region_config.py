@@ -9,6 +9,10 @@ from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.regions import Bounds
 from vivum.wire.membership import RegionRecord
 
+REGION_CHANNELS = 64_512
+"""Channels of regions are below this number. The 1,024 above, of the 65,536 that a driver has addresses for, are for
+groups."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegionConfig:

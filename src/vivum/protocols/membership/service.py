@@ -15,6 +15,7 @@ from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.approximate import merge_alike
 from vivum.protocols.membership.group_epochs import GroupEpochs
+from vivum.protocols.membership.region_config import REGION_CHANNELS
 from vivum.protocols.membership.regions import Bounds, MemberPlacement, Region, Regions, share_a_group
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.layout import U16_MAX
@@ -273,7 +274,7 @@ class ConfigurationService:
         return ConfigurationChanges(records, tuple(gone), tuple(went))
 
     def record_of(self, region: Region) -> RegionRecord:
-        """Write a region as it travels. Its channel has its own number: neither is ever used again."""
+        """Write a region as it travels. Its id is never used again; its channel only when there are no others."""
         members: list[MemberAddress] = []
         lacks: list[tuple[int, Bounds]] = []
         for index, (age, member) in enumerate(region.by_age):
@@ -283,4 +284,5 @@ class ConfigurationService:
                 missing = region.groups.copy()
                 missing.difference_update(RangeSet.from_bounds(own))
                 lacks.append((index, tuple(missing.bounds())))
-        return RegionRecord(region.region, region.epoch, region.region, tuple(members), region.key, tuple(lacks))
+        channel = region.region % REGION_CHANNELS
+        return RegionRecord(region.region, region.epoch, channel, tuple(members), region.key, tuple(lacks))

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId
+from vivum.protocols.qsm.hybrid import SpreadSender
 from vivum.protocols.qsm.outgoing import RegionSender
 
 
@@ -34,8 +35,10 @@ class Feed:
         self.stable = 0
         self._segments: deque[_Segment] = deque()
 
-    def send(self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
-        """Number messages and put them into their streams; return the number of the first."""
+    def send(
+        self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...], spread: SpreadSender | None = None
+    ) -> int:
+        """Number messages and put them into their streams, or into frames for all of them; return the first number."""
         first = self.next_message
         self.next_message += len(payloads)
         if self._segments and self._segments[-1].streams == streams:
@@ -43,7 +46,12 @@ class Feed:
         else:
             self._segments.append(_Segment(streams, self.next_message))
         for stream in streams:
-            stream.feed(self.group, first, payloads)
+            if spread is None:
+                stream.feed(self.group, first, payloads)
+            else:
+                stream.expect(self.group, first, payloads)
+        if spread is not None:
+            spread.put(self.group, first, payloads)
         return first
 
     def advance(self) -> tuple[int, int]:

@@ -12,33 +12,21 @@ from zlib import crc32
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    ChannelClosed,
-    ChannelOpened,
-    Command,
-    Datagram,
-    Delivery,
-    Output,
-    Priority,
-)
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output, Priority
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
-from vivum.protocols.commands import (
-    JoinGroup,
-    LeaveGroup,
-    SendMessages,
-)
+from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
+from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.listening import Listening
+from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending, ViewKey
+from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, resend
 from vivum.wire.control import encode_control
@@ -58,7 +46,7 @@ HOUSEKEEPING_NS = 100_000_000
 class QsmMachine:
     """Reliable multicast to many groups through regions of overlap."""
 
-    kinds = frozenset({Kind.DATA, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
+    kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
     commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
 
     def __init__(
@@ -78,6 +66,7 @@ class QsmMachine:
         self.regions: dict[ViewKey, RegionMember] = {}
         self.sending = Sending(self.settings, self.limits, gate.counters)
         self._gate = gate
+        self._listening = Listening(self.settings)
         self._now_ns = 0
         self._started = False
         self._chains: dict[Member, Chain] = {}
@@ -117,7 +106,9 @@ class QsmMachine:
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
         try:
-            first = self.sending.accept(group, payloads, self._streams_for(group, payloads))
+            streams = self._streams_for(group, payloads)
+            channel = self._listening.spread_channel_of(self._now_ns, group)
+            first = self.sending.accept(group, payloads, streams, channel)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
@@ -162,11 +153,25 @@ class QsmMachine:
         kind = frame.kind
         if kind == Kind.DATA or kind == Kind.RESENT:
             self._on_data(source, frame)
+        elif kind == Kind.SPREAD:
+            self._on_spread(source, frame)
         elif kind == Kind.CONFIGURATION:
             self.client.on_frame(now_ns, source, frame)
             self._follow_client()
         else:
             self._on_control(source, frame)
+
+    def _on_spread(self, source: Endpoint, frame: Frame) -> None:
+        if self.member is None or (frame.sender, frame.incarnation) == self.member:
+            return
+        mine = pick(frame, reversed(self.regions))
+        if mine is not None:
+            self._on_data(source, mine)
+        elif frame.view > self.client.epoch:
+            self._early.append((source, frame))
+        else:
+            # Of a group that shares the channel with one of ours, or of views that are over here.
+            self.counters.frames_unwanted += 1
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
         region = self.regions.get((frame.region, frame.view))
@@ -259,15 +264,15 @@ class QsmMachine:
                 self._enter(new, me)
         self._note_groups(me, affected)
         self._note_departures()
+        self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
-            self._on_data(source, frame)
+            (self._on_spread if frame.kind == Kind.SPREAD else self._on_data)(source, frame)
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
         region = RegionMember(config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns)
-        if not any(each.config.channel == config.channel for each in self.regions.values()):
-            self._output.events.append(ChannelOpened(config.channel))
         self.regions[key] = region
         if key in self.sending.streams:
             region.send_by(self.sending.streams[key])
@@ -336,9 +341,9 @@ class QsmMachine:
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
         self.sending.lose_everything()
-        for region in self.regions.values():
-            self._output.events.append(ChannelClosed(region.config.channel))
         self.regions.clear()
+        self._listening.forget()
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
         for sender in self._chains:
             self._joiner.forget(sender)
         self._chains.clear()
@@ -399,6 +404,7 @@ class QsmMachine:
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
         self.sending.retire(now_ns, self.regions.keys())
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
@@ -413,8 +419,6 @@ class QsmMachine:
             if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
                 del self._chains[sender]
                 self._joiner.forget(sender)
-        if not any(each.config.channel == region.config.channel for each in self.regions.values()):
-            self._output.events.append(ChannelClosed(region.config.channel))
 
     # Output.
 

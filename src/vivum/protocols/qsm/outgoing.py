@@ -18,10 +18,14 @@ from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.outboxes import Outboxes, Packed
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import FrameBuilder
-from vivum.wire.fragments import Outbox
+from vivum.wire.codec import FrameBuilder, relabel
+from vivum.wire.kinds import Kind
+
+ViewKey = tuple[int, int]
+"""A region view: region and view."""
 
 
 class RegionSender:
@@ -48,32 +52,34 @@ class RegionSender:
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
+        self.outboxes = Outboxes()
+        # Of messages that are to go into this stream, those included that wait for a frame for several streams.
         self.waiting_bytes = 0
+        # Frames for several streams wait for the first frame of this one, or for a place in its window.
+        self.is_awaited = False
+        self.claims: set[object] = set()
         self._settings = settings
-        self._outboxes: dict[GroupId, Outbox] = {}
-        self._ready: deque[GroupId] = deque()
-        self._packed: list[tuple[GroupId, int]] = []
+        self._packed: Packed = []
         self._frames: deque[bytes] = deque()
-        self._stops: deque[list[tuple[GroupId, int]]] = deque()
+        self._stops: deque[Packed] = deque()
         self._resent_ns: dict[int, int] = {}
 
     # Out.
 
     def pending_bytes(self, group: GroupId) -> int:
         """Bytes of a group that wait here."""
-        outbox = self._outboxes.get(group)
-        return 0 if outbox is None else outbox.size
+        return self.outboxes.pending_bytes(group)
 
     def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
         """Queue messages of a group."""
+        self.expect(group, first, payloads)
+        self.outboxes.put(group, first, payloads)
+
+    def expect(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+        """Note messages that will go into this stream, from here or in frames for several streams."""
         assert not self.closing
-        outbox = self._outboxes.get(group)
-        if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
+        if group not in self.put:
             self.put[group] = [first, first, first]
-        if not outbox:
-            self._ready.append(group)
-        outbox.put(first, payloads)
         self.waiting_bytes += sum(map(len, payloads))
         self.put[group][1] = first + len(payloads)
 
@@ -92,46 +98,40 @@ class RegionSender:
         return self.closing_since_ns is not None
 
     @property
+    def room(self) -> int:
+        """Frames for which the window has room."""
+        return self.first + self._settings.window_frames - self.next_frame
+
+    def claimed(self, by: object = None) -> int:
+        """Tell how much of that room others than `by` wait to use; no more than a quarter of the window is theirs."""
+        if not self.claims:
+            return 0
+        return min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
+
+    @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        if self.next_frame - self.first >= self._settings.window_frames:
+        if self.room <= self.claimed():
             return False
-        return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
+        if self.outboxes or (self.is_awaited and self.next_frame == 0):
+            return True
+        return self.closing and not self.closed and self.next_frame > 0
 
     def pack(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> int:
         """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, 0, begin_mark(names))
-        ready, packed = self._ready, self._packed
-        while ready:
-            group = ready[0]
-            outbox = self._outboxes[group]
-            waiting, was_cut = outbox.size, outbox.is_cut
-            # A group that ended the last frame with a piece of a message ends its turn with the rest of it.
-            packed.append((group, outbox.fill(builder, rest_only=was_cut and len(ready) > 1)))
-            self.waiting_bytes -= waiting - outbox.size
-            if not outbox:
-                ready.popleft()
-            elif outbox.is_cut:
-                # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
-                # but one that takes many frames shares them with the other groups.
-                if was_cut:
-                    ready.rotate(-1)
-                break
-            else:
-                ready.rotate(-1)
-                if not was_cut:
-                    break
-        if self.closing and not ready and builder.append(MARKS, 1, END):
+        self._packed, taken = self.outboxes.fill(builder)
+        self.waiting_bytes -= taken
+        if self.closing and not self.outboxes and builder.append(MARKS, 1, END):
             self.closed = True
         return self.next_frame
 
-    def sealed(self, data: bytes, now_ns: int) -> None:
-        """Keep the frame that was just packed until it is stable."""
+    def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
+        """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
         self._frames.append(data)
-        self._stops.append(self._packed)
-        self._packed = []
+        self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns
@@ -161,7 +161,7 @@ class RegionSender:
                 before_ns = self._resent_ns.get(number)
                 if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
                     self._resent_ns[number] = now_ns
-                    found.append(self._frames[number - self.confirmed])
+                    found.append(self._frame(number))
                     if len(found) == frames_max:
                         return found
         return found
@@ -173,13 +173,22 @@ class RegionSender:
             for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
                 if len(found) == frames_max:
                     return found
-                found.append((number, self._frames[number - self.confirmed]))
+                found.append((number, self._frame(number)))
         return found
+
+    def _frame(self, number: int) -> bytes:
+        """Find a kept frame; one for several streams gets the label of this one."""
+        data = self._frames[number - self.confirmed]
+        if data[1] != Kind.SPREAD:
+            return data
+        own = relabel(data, *self.key)
+        assert own is not None, "the frame was sealed for this stream too"
+        return own
 
     @property
     def is_done(self) -> bool:
         """Nothing waits, everything sent is at every member, and nothing new will come."""
-        quiet = not self._ready and self.confirmed == self.next_frame
+        quiet = not self.outboxes and self.confirmed == self.next_frame
         return self.closing and quiet and (self.closed or not self.next_frame)
 
     def on_heartbeat_due(self, now_ns: int) -> None:
