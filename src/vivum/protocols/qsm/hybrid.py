@@ -155,6 +155,10 @@ class Spreading:
         sender = self._of_group.get(group)
         return 0 if sender is None else sender.outboxes.pending_bytes(group)
 
+    def shares(self, stream: RegionSender) -> bool:
+        """Tell whether a stream has frames in common with others."""
+        return stream.key in self._of_stream
+
     def wake(self, stream: RegionSender) -> None:
         """A stream has more room, has begun, or has sent what waited in it."""
         for sender in self._of_stream.get(stream.key, ()):

@@ -52,6 +52,8 @@ class RegionSender:
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
+        # The rate allows the next frame then, and has counted it.
+        self.reserved_ns: int | None = None
         self.outboxes = Outboxes()
         # Of messages that are to go into this stream, those included that wait for a frame for several streams.
         self.waiting_bytes = 0

@@ -242,11 +242,17 @@ class Sending:
         stream = self.streams.get(key)
         if stream is None or not stream.can_seal:
             return 0
-        ready_ns = stream.pacer.ready_ns(now_ns)
+        ready_ns = stream.pacer.ready_ns(now_ns) if stream.reserved_ns is None else stream.reserved_ns
         if ready_ns > now_ns:
             self._paced[key] = ready_ns
+            if stream.reserved_ns is None and self._spreading.shares(stream):
+                # Frames for several streams count at once, long before they leave: so must this one, or it never could.
+                stream.reserved_ns = ready_ns
+                stream.pacer.on_sent()
             return 0
-        stream.pacer.on_sent()
+        if stream.reserved_ns is None:
+            stream.pacer.on_sent()
+        stream.reserved_ns = None
         before: Sequence[RegionSender] = ()
         if stream.next_frame == 0:
             before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
