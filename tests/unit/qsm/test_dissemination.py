@@ -125,6 +125,8 @@ def test_channels_are_a_budget() -> None:
     found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0))
     assert 200 < len(found.channels) <= 256
     assert not SpreadPlan(ours, regions, QsmSettings(spread_channels=0)).channels
+    found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0, spread_channels=1 << 20))
+    assert max(found.channels) < 1 << 16, "a driver has no address for more"
 
 
 def test_many_groups_with_one_region_cost_one_look() -> None:

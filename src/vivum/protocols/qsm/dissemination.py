@@ -23,6 +23,9 @@ from vivum.wire.spread import ENTRY_BYTES, ENTRY_BYTES_MAX
 UNICAST_MEMBERS_MAX = 1
 """Up to so many receivers unicast costs no more than multicast."""
 
+SPREAD_CHANNELS_MAX = 1024
+"""Channels that a driver has addresses for, above those of regions."""
+
 COPY_COST = 0.1
 """What a copy in the network and at a receiver costs, beside a datagram that the sender makes."""
 
@@ -141,4 +144,4 @@ class SpreadPlan:
 def spread_channel(group: int, channels: int) -> Channel:
     """Find the channel of the bundle that is named by this group."""
     # Neighbours fall on different channels, and so do groups that are a power of two apart.
-    return Channel(REGION_CHANNELS + (group * 2654435761 >> 7) % channels)
+    return Channel(REGION_CHANNELS + (group * 2654435761 >> 7) % min(channels, SPREAD_CHANNELS_MAX))
