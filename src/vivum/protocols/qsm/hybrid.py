@@ -184,6 +184,7 @@ class Spreading:
             self._ready.pop(sender, None)
         for stream in sender.streams:
             self._ready_streams[stream.key] = None
+            self.wake(stream)
 
     def _forget(self, sender: SpreadSender) -> None:
         del self._senders[sender.channel, tuple(stream.key for stream in sender.streams)]

@@ -162,12 +162,12 @@ class QsmMachine:
             self._on_control(source, frame)
 
     def _on_spread(self, source: Endpoint, frame: Frame) -> None:
-        if self.member is None or (frame.sender, frame.incarnation) == self.member:
+        if (frame.sender, frame.incarnation) == self.member:
             return
         mine = pick(frame, reversed(self.regions))
         if mine is not None:
             self._on_data(source, mine)
-        elif frame.view > self.client.epoch:
+        elif self.member is not None and frame.view > self.client.epoch:
             self._early.append((source, frame))
         else:
             # Of a group that shares the channel with one of ours, or of views that are over here.
