@@ -20,12 +20,12 @@ def varint(number: int) -> bytes:
     """Write a number of 7 bits a byte, the lowest first."""
     if number < 0x80:
         return bytes((number,))
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    # Written out for the usual sizes: this is done for every region of every frame.
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x20_0000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80)) + varint(number >> 14)
 
 
 class SpreadList:

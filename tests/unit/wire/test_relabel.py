@@ -13,6 +13,13 @@ HEADER = (2, 3, 4, 6, 7, 8, 9)  # domain, sender, incarnation, region, view, seq
 def test_numbers_take_seven_bits_a_byte():
     assert [varint(number) for number in (0, 1, 127, 128, 300)] == [b"\0", b"\x01", b"\x7f", b"\x80\x01", b"\xac\x02"]
 
+    for shift in range(0, 64, 7):
+        for number in ((1 << shift) - 1, 1 << shift, (1 << shift) + 1):
+            written = varint(number)
+            assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(written)) == number
+            assert all(byte >= 0x80 for byte in written[:-1])
+            assert written[-1] < 0x80
+
 
 def spread_frame(forms, entries, *, group=GROUP_MAX, count=1, cut=0):
     """A frame for several regions as the sender makes it, but for what a test wants to be wrong."""
