@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick lint bench soak reference java base dev clean
+.PHONY: help demo test quick lint bench soak reference java base dev peers clean
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -29,8 +29,8 @@ quick: dev  ## The tests that take less than a second each
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
-bench: dev  ## Measure codec and simulator; the figures go to out/ as JSON too
-	@tools/bench.sh codec simulator
+bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
+	@tools/bench.sh codec simulator peers throughput latency link
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
@@ -47,6 +47,10 @@ base:
 
 dev:
 	@tools/venv.sh dev
+
+peers:
+	@tools/venv.sh bench
+	@tools/packages.sh nats-server redis-server iproute2 nftables
 
 clean:  ## Remove everything that make made
 	@rm -rf .venv build dist out src/*.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 #
 #     tools/venv.sh base       the library alone: what `pip install .` gives
 #     tools/venv.sh dev        with everything that tests and lint need
+#     tools/venv.sh bench      with the peers that benchmarks compare with, too
 #
 # What was installed is remembered in .venv/vivum-<set>.stamp: a checksum of all that decides the result (the files
 # below, the place of the clone, the compiler). The stamp is removed before pip starts and written after it has ended well,
@@ -21,7 +22,8 @@ set_name=${1:-base}
 case $set_name in
     base) target=. what="the library" ;;
     dev) target='.[dev]' what="the library, its tests and its linters" ;;
-    *) fail "tools/venv.sh knows the sets 'base' and 'dev', not '$set_name'" ;;
+    bench) target='.[dev,bench]' what="the library, its tests and the peers that it is compared with" ;;
+    *) fail "tools/venv.sh knows the sets 'base', 'dev' and 'bench', not '$set_name'" ;;
 esac
 venv_python=.venv/bin/python
 
@@ -159,4 +161,5 @@ if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >
 fi
 printf '%s\n' "$checksum" >.venv/stamp.new
 [ "$set_name" = base ] || cp .venv/stamp.new .venv/vivum-base.stamp
+[ "$set_name" != bench ] || cp .venv/stamp.new .venv/vivum-dev.stamp
 mv .venv/stamp.new ".venv/vivum-$set_name.stamp"

@@ -9,7 +9,7 @@ import msgspec
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
 from vivum.wire._relabel_twin import relabel, resend
-from vivum.wire._window_twin import SequenceWindow, xor_into
+from vivum.wire._window_twin import SequenceWindow, measure, xor_into
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
     BEYOND,
@@ -58,6 +58,7 @@ __all__ = [
     "Frame",
     "FrameBuilder",
     "SequenceWindow",
+    "measure",
     "relabel",
     "resend",
     "seal_control",

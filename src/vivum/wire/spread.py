@@ -6,8 +6,8 @@ entry takes some six bytes, and a frame for forty regions keeps five sixths of i
 
 from collections.abc import Sequence
 
-LIST_SEQUENCE = 2
-"""The number of the list among the marks of a stream, behind BEGIN and END."""
+LIST_SEQUENCE = 3
+"""The number of the list among the marks of a stream, behind those that a stream makes itself."""
 
 ENTRY_BYTES = 6
 """What an entry takes in a domain that has run for days: one byte, two and three."""

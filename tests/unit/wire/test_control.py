@@ -33,7 +33,16 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
-from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamProgress, StreamRecord, Token, TokenReceipt
+from vivum.wire.tokens import (
+    NO_VOTE,
+    NOBODY,
+    RegionReport,
+    RepairRequest,
+    StreamProgress,
+    StreamRecord,
+    Token,
+    TokenReceipt,
+)
 
 TOP = 2**64 - 1
 RANGES = Limits().ranges_max
@@ -42,7 +51,7 @@ REQUEST = RepairRequest(3, 1, 2, (5, 6))
 
 
 def token(records: tuple[StreamRecord, ...] = (), requests: tuple[RepairRequest, ...] = ()) -> Token:
-    return Token(0, 1, 2, 3, 4, (5, 6), 0, records, requests)
+    return Token(0, 1, 2, 3, 4, (5, 6), NO_VOTE, records, requests)
 
 
 HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns

@@ -6,10 +6,10 @@ A message belongs to the views in which it was accepted: to the streams of that 
 Invariants: `stable <= next_message`; segments are consecutive and end at `next_message`.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.hybrid import SpreadSender
 from vivum.protocols.qsm.outgoing import RegionSender
 
@@ -33,25 +33,31 @@ class Feed:
         self.group = group
         self.next_message = 0
         self.stable = 0
-        self._segments: deque[_Segment] = deque()
+        self._segments: list[_Segment] = []
 
     def send(
-        self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...], spread: SpreadSender | None = None
+        self,
+        payloads: Sequence[bytes],
+        streams: tuple[RegionSender, ...],
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
+        spread: SpreadSender | None = None,
     ) -> int:
-        """Number messages and put them into their streams, or into frames for all of them; return the first number."""
+        """Number messages, of `size` bytes, and put them into their streams; return the number of the first.
+
+        With `spread` they go into frames for all the streams.
+        """
         first = self.next_message
         self.next_message += len(payloads)
         if self._segments and self._segments[-1].streams == streams:
             self._segments[-1].stop = self.next_message
         else:
             self._segments.append(_Segment(streams, self.next_message))
-        for stream in streams:
-            if spread is None:
-                stream.feed(self.group, first, payloads)
-            else:
-                stream.expect(self.group, first, payloads)
         if spread is not None:
-            spread.put(self.group, first, payloads)
+            spread.feed(self.group, first, payloads, size, slow)
+            return first
+        for stream in streams:
+            stream.feed(self.group, first, payloads, size, slow)
         return first
 
     def advance(self) -> tuple[int, int]:
@@ -65,7 +71,7 @@ class Feed:
             self.stable = max(self.stable, reached)
             if reached < segment.stop or (len(self._segments) == 1 and segment.streams):
                 break
-            self._segments.popleft()
+            del self._segments[0]
         return before, self.stable
 
     def forsake(self, stream: RegionSender) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from vivum.core.ids import Channel, GroupId, Member, RegionId, ViewNumber
 from vivum.core.machine import Datagram
 from vivum.observe.counters import Counters
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.chain import MARKS
 from vivum.protocols.qsm.outboxes import Outboxes
 from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
@@ -51,12 +52,16 @@ class SpreadSender:
         # Groups of which older messages wait in the streams.
         self._held: dict[GroupId, None] = {}
 
-    def put(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
-        """Queue messages of a group, behind those that wait in the streams."""
+    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes], size: int | None, slow: SlowMembers) -> None:
+        """Queue messages of a group, of `size` bytes, behind those that wait in the streams."""
+        if size is None:
+            size = sum(map(len, payloads))
+        for stream in self.streams:
+            stream.expect(group, first, len(payloads), size, slow)
         hold = group in self._held or any(stream.outboxes.has(group) for stream in self.streams)
         if hold:
             self._held[group] = None
-        self.outboxes.put(group, first, payloads, hold=hold)
+        self.outboxes.put(group, first, payloads, size, hold=hold)
 
     def release(self) -> bool:
         """Let groups go on whose older messages are gone; tell whether anything can be sent."""
@@ -76,7 +81,7 @@ class SpreadSender:
 
     def has_windows(self) -> bool:
         """Tell whether all streams have room; where one has not, the next free place is ours."""
-        if all(stream.room > stream.claimed(self) for stream in self.streams):
+        if all(stream.has_room(self) for stream in self.streams):
             return True
         for stream in self.streams:
             stream.claims.add(self)
@@ -227,7 +232,7 @@ class Spreading:
         """Seal one frame if windows and rates allow; return its bytes, and those that no longer wait in streams."""
         sender = next(iter(self._ready))
         del self._ready[sender]
-        if not sender.release() or not self._have_begun(sender) or not sender.has_windows():
+        if not sender.release() or not self._have_spoken(sender) or not sender.has_windows():
             return 0, 0
         ready_ns = sender.ready_ns(now_ns)
         if ready_ns > now_ns:
@@ -241,10 +246,12 @@ class Spreading:
             self._ready[sender] = None
         return len(data), taken * len(sender.streams)
 
-    def _have_begun(self, sender: SpreadSender) -> bool:
-        """See that each stream has sent the frame with which it begins; it names other streams and goes alone."""
+    def _have_spoken(self, sender: SpreadSender) -> bool:
+        """See that each stream has told alone what only it can tell: what came before it, for one."""
+        have_spoken = True
         for stream in sender.streams:
-            if stream.next_frame == 0:
+            if stream.must_speak:
+                have_spoken = False
                 stream.is_awaited = True
                 self._ready_streams[stream.key] = None
-        return all(stream.next_frame for stream in sender.streams)
+        return have_spoken

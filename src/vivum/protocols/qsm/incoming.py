@@ -10,6 +10,7 @@ this node holds for others; `delivered <= window.prefix`.
 from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.placement import Placement
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
@@ -21,7 +22,7 @@ CHECK_NS_MAX = 200_000_000
 NO_DELAY = 1 << 63
 
 DELAY_PERIOD_NS = 20_000_000
-"""The shortest delay in this time is what the queues on the way cost everybody."""
+"""What frames took in this time tells of the queues on the way."""
 
 DRIFT_PER_MILLION = 200
 """How much two clocks may drift apart: two cheap ones, in opposite directions."""
@@ -32,11 +33,14 @@ class StreamReceiver:
 
     __slots__ = (
         "_asked",
+        "_behind_ns",
         "_cache_floor",
         "_counters",
         "_delay_base_ns",
+        "_delay_count",
         "_delay_low_ns",
         "_delay_since_ns",
+        "_delay_sum_ns",
         "_expected",
         "_expected_until_ns",
         "_heard_ns",
@@ -61,6 +65,7 @@ class StreamReceiver:
         "region",
         "sender",
         "sender_gone",
+        "slow",
         "stable",
         "standing_ns",
         "view",
@@ -88,6 +93,10 @@ class StreamReceiver:
         self.stable = 0
         self.closed = False
         self.sender_gone = False
+        # What the sender wants to be done about slow members.
+        self.slow = SlowMembers.ISOLATE
+        # For how long this node has been behind the others.
+        self._behind_ns = 0
         # The first frame that this node gave up.
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
@@ -107,11 +116,14 @@ class StreamReceiver:
         self._rumour_stop = 0
         self._rumour_stop_before = 0
         self._rumour_ns = now_ns
-        # Of frames that came at once, by the clocks of both ends: the lowest delay ever, and since the last look.
+        # Of frames that came at once, by the clocks of both ends: the shortest delay ever; since the last look, the
+        # shortest, the sum of all, and how many.
         self._delay_base_ns = NO_DELAY
         self._delay_low_ns = NO_DELAY
+        self._delay_sum_ns = 0
+        self._delay_count = 0
         self._delay_since_ns = now_ns
-        # How much later than ever even the quickest frame came, or None if there was none: it stood in a queue.
+        # How much longer than the shortest delay frames took of late, or None if there was none: they stood in queues.
         self.standing_ns: int | None = None
         # Below this, frames that did not come at once were counted as lost.
         self._judged = 0
@@ -152,8 +164,12 @@ class StreamReceiver:
             return False
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
-        elif now_ns - frame.sent_ns < self._delay_low_ns:
-            self._delay_low_ns = now_ns - frame.sent_ns
+        else:
+            delay_ns = now_ns - frame.sent_ns
+            if delay_ns < self._delay_low_ns:
+                self._delay_low_ns = delay_ns
+            self._delay_sum_ns += delay_ns
+            self._delay_count += 1
         if sequence >= known:
             self.closed = False
         if sequence >= self._highest:
@@ -166,21 +182,28 @@ class StreamReceiver:
         return True
 
     def measure_delay(self, now_ns: int) -> None:
-        """See whether frames of the last while stood in a queue. The shortest delay counts: bursts come and go."""
+        """See how long frames of the last while stood in queues.
+
+        In the mean, not at least: senders that stop when their windows are full let queues run empty now and then.
+        """
         elapsed_ns = now_ns - self._delay_since_ns
         if elapsed_ns < DELAY_PERIOD_NS:
             return
         self._delay_since_ns = now_ns
         low_ns, self._delay_low_ns = self._delay_low_ns, NO_DELAY
-        if low_ns == NO_DELAY:
+        sum_ns, self._delay_sum_ns = self._delay_sum_ns, 0
+        count, self._delay_count = self._delay_count, 0
+        if not count:
             self.standing_ns = None
             return
         # Clocks drift apart, so what was the shortest delay once is not so for ever.
         self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
-        self.standing_ns = low_ns - self._delay_base_ns
+        self.standing_ns = sum_ns // count - self._delay_base_ns
 
-    def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
+    def on_status(self, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
         """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
+        if slow > self.slow:
+            self.slow = SlowMembers(min(slow, SlowMembers.WAIT))
         if stop > self.window.stop:
             # A sender may close a stream, and go on with it when the same region view concerns it again.
             self.window.announce(stop)
@@ -252,11 +275,16 @@ class StreamReceiver:
         return found
 
     def is_beyond_help(self, now_ns: int) -> bool:
-        """Tell whether the next frame is missing for too long and nobody is obliged to have it any more."""
+        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        ahead for longer than the sender wants to put up with.
+        """
         prefix = self.window.prefix
         # Time in which this node slept does not count: what it lacks may lie in its own socket.
         elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
         self._looked_ns = now_ns
+        self._behind_ns = self._behind_ns + elapsed_ns if prefix < self.stable else 0
+        if self.slow == SlowMembers.DROP and self._behind_ns >= self._settings.drop_after_ns and not self.is_unwanted:
+            return True
         if prefix != self._stuck_at or prefix >= self.window.stop:
             self._stuck_at = prefix
             self._stuck_ns = 0

@@ -1,6 +1,6 @@
 """Messages of many groups that wait for frames, pulled in turn so that groups share frames and none starves the others.
 
-Invariant: `_ready` has each group once whose outbox has something and that is not held back.
+Invariants: no outbox is empty; `_ready` has each group once that has one and is not held back.
 """
 
 from collections import deque
@@ -33,25 +33,29 @@ class Outboxes:
 
     def has(self, group: GroupId) -> bool:
         """Tell whether anything of a group waits here, were it an empty message."""
-        return bool(self._outboxes.get(group))
+        return group in self._outboxes
 
-    def put(self, group: GroupId, first: int, payloads: Sequence[bytes], *, hold: bool = False) -> None:
-        """Queue messages of a group; with `hold` they wait for `release`."""
+    def put(
+        self, group: GroupId, first: int, payloads: Sequence[bytes], size: int | None = None, *, hold: bool = False
+    ) -> None:
+        """Queue messages of a group, of which the caller may know the `size`; with `hold` they wait for `release`."""
+        if not payloads:
+            return
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
-        if not outbox and not hold:
-            self._ready.append(group)
-        outbox.put(first, payloads)
+            if not hold:
+                self._ready.append(group)
+        outbox.put(first, payloads, size)
 
     def release(self, group: GroupId) -> None:
         """Let a group that was held back take part."""
-        if self._outboxes[group] and group not in self._ready:
+        if group in self._outboxes and group not in self._ready:
             self._ready.append(group)
 
     def groups(self) -> list[GroupId]:
         """List the groups of which something waits."""
-        return [group for group, outbox in self._outboxes.items() if outbox]
+        return list(self._outboxes)
 
     def take(self, group: GroupId) -> Outbox:
         """Hand over all that waits of a group."""
@@ -64,7 +68,6 @@ class Outboxes:
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
-        if not outbox:
             self._ready.append(group)
         outbox.put_all_of(other)
 
@@ -82,6 +85,8 @@ class Outboxes:
             taken += waiting - outbox.size
             if not outbox:
                 ready.popleft()
+                # Thousands of groups that are silent now must not keep an empty box each.
+                del self._outboxes[group]
             elif outbox.is_cut:
                 # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
                 # but one that takes many frames shares them with the other groups.

@@ -13,11 +13,13 @@ those below `first` too, unless all who should hold one slept or lost it: then t
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.chain import END, MARKS, begin_mark, slow_mark
 from vivum.protocols.qsm.outboxes import Outboxes, Packed
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
@@ -57,9 +59,15 @@ class RegionSender:
         self.outboxes = Outboxes()
         # Of messages that are to go into this stream, those included that wait for a frame for several streams.
         self.waiting_bytes = 0
-        # Frames for several streams wait for the first frame of this one, or for a place in its window.
+        # Frames for several streams wait for a frame of this one alone, or for a place in its window.
         self.is_awaited = False
         self.claims: set[object] = set()
+        # Bytes of the frames in the window, and how many there may be.
+        self._window_bytes = 0
+        self._window_bytes_max = settings.window_bytes
+        # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
+        self.slow = SlowMembers.ISOLATE
+        self._told = SlowMembers.ISOLATE
         self._settings = settings
         self._packed: Packed = []
         self._frames: deque[bytes] = deque()
@@ -72,18 +80,29 @@ class RegionSender:
         """Bytes of a group that wait here."""
         return self.outboxes.pending_bytes(group)
 
-    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
-        """Queue messages of a group."""
-        self.expect(group, first, payloads)
-        self.outboxes.put(group, first, payloads)
+    def feed(
+        self,
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
+    ) -> None:
+        """Queue messages of a group, of which the caller may know the `size` in bytes."""
+        if size is None:
+            size = sum(map(len, payloads))
+        self.expect(group, first, len(payloads), size, slow)
+        self.outboxes.put(group, first, payloads, size)
 
-    def expect(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+    def expect(self, group: GroupId, first: int, count: int, size: int, slow: SlowMembers) -> None:
         """Note messages that will go into this stream, from here or in frames for several streams."""
         assert not self.closing
-        if group not in self.put:
-            self.put[group] = [first, first, first]
-        self.waiting_bytes += sum(map(len, payloads))
-        self.put[group][1] = first + len(payloads)
+        self.slow = max(self.slow, slow)
+        self.waiting_bytes += size
+        put = self.put.get(group)
+        if put is None:
+            put = self.put[group] = [first, first, first]
+        put[1] = first + count
 
     def close(self, now_ns: int) -> None:
         """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
@@ -99,23 +118,27 @@ class RegionSender:
         """A new view took over."""
         return self.closing_since_ns is not None
 
-    @property
-    def room(self) -> int:
-        """Frames for which the window has room."""
-        return self.first + self._settings.window_frames - self.next_frame
+    def has_room(self, by: object = None) -> bool:
+        """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
+        unstable = self.next_frame - self.first
+        if unstable and self._window_bytes >= self._window_bytes_max:
+            return False
+        room = self._settings.window_frames - unstable
+        if self.claims:
+            room -= min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
+        return room > 0
 
-    def claimed(self, by: object = None) -> int:
-        """Tell how much of that room others than `by` wait to use; no more than a quarter of the window is theirs."""
-        if not self.claims:
-            return 0
-        return min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
+    @property
+    def must_speak(self) -> bool:
+        """Only a frame of this stream alone can tell how it begins, and what to do about slow members."""
+        return self.next_frame == 0 or self.slow != self._told
 
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        if self.room <= self.claimed():
+        if not self.has_room():
             return False
-        if self.outboxes or (self.is_awaited and self.next_frame == 0):
+        if self.outboxes or (self.is_awaited and self.must_speak):
             return True
         return self.closing and not self.closed and self.next_frame > 0
 
@@ -124,15 +147,18 @@ class RegionSender:
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, 0, begin_mark(names))
+        if self.slow != self._told and builder.append(MARKS, 1, slow_mark(self.slow)):
+            self._told = self.slow
         self._packed, taken = self.outboxes.fill(builder)
         self.waiting_bytes -= taken
-        if self.closing and not self.outboxes and builder.append(MARKS, 1, END):
+        if self.closing and not self.outboxes and builder.append(MARKS, 2, END):
             self.closed = True
         return self.next_frame
 
     def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
         """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
         self._frames.append(data)
+        self._window_bytes += len(data)
         self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
@@ -140,10 +166,18 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, stable: int, floor: int) -> set[GroupId]:
-        """Open the window, forget what every member has; return the groups of which all members have more now."""
+    def on_report(self, stable: int, floor: int, sharers: int = 1) -> set[GroupId]:
+        """Open the window, forget what every member has; return the groups of which all members have more now.
+
+        `sharers` are all that send into the region: the buffers of its members are for all of them.
+        """
         changed: set[GroupId] = set()
-        self.first = max(self.first, min(stable, self.next_frame))
+        self._window_bytes_max = self._settings.window_bytes // sharers
+        first = max(self.first, min(stable, self.next_frame))
+        if first > self.first:
+            left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
+            self._window_bytes -= sum(map(len, left))
+            self.first = first
         while self.confirmed < min(floor, self.first):
             self._frames.popleft()
             self._resent_ns.pop(self.confirmed, None)

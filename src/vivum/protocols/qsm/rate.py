@@ -1,4 +1,4 @@
-"""Rate control: every node states the rate that it can take, the region takes the lowest, senders share it.
+"""Rate control: every node states the rate that it can take, the region takes the lowest or the mean, senders share it.
 
 Seed 001, section 2: members of a region share their fate, so one number for the region is enough. A node judges by
 what it loses: a few lost frames are noise and left to repair, more than that means that its link or its buffers are
@@ -10,6 +10,7 @@ Rates are frames a second; 0 means no limit.
 
 from vivum.core.time import SECOND
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.tokens import RateVote
 
 LOSS_PER_MILLE = 30
 """Loss above this share of frames is taken for overload; links that are merely bad lose less, or in short bursts."""
@@ -34,7 +35,7 @@ LOWEST_PER_MILLE = 100
 """Never below this share of the best rate seen: a link that loses much must still be used."""
 
 STANDING_NS = 1_000_000
-"""A queue that never gets shorter than this means that more is sent than the link takes."""
+"""A queue that takes longer than this in the mean, means that more is sent than the link takes."""
 
 DRAIN_PER_MILLE = 988
 
@@ -109,7 +110,10 @@ class RateEstimate:
         if self._is_starting:
             # Nobody knows yet what the link takes.
             self._is_starting = not (is_lossy or is_queueing)
-            self.rate = max(self._initial, self._best * (START_PER_MILLE if self._is_starting else 980) // 1000)
+            if not self._is_starting:
+                self.rate = max(self._initial, self._best * 980 // 1000)
+            elif self._initial:
+                self.rate = max(self._initial, self._best * START_PER_MILLE // 1000)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
@@ -138,9 +142,29 @@ class RateEstimate:
         self.rate = max(1, self._best * LOWEST_PER_MILLE // 1000, self.rate * DECREASE_PER_MILLE // 1000)
 
 
-def lowest(one: int, other: int) -> int:
-    """The lower of two stated rates, where 0 states none."""
-    return min(one, other) if one and other else one or other
+def add_voice(vote: RateVote, rate: int) -> RateVote:
+    """Put what one node states to what others said; 0 states nothing."""
+    if not rate:
+        return vote
+    # Robust: nobody can drag the mean further than by half or twice of what the region goes at.
+    heard = min(max(rate, vote.allowed // 2), 2 * vote.allowed) if vote.allowed else rate
+    lowest = min(vote.lowest, rate) if vote.voices else rate
+    return RateVote(lowest, vote.total + heard, vote.voices + 1, vote.allowed)
+
+
+def add_votes(one: RateVote, other: RateVote) -> RateVote:
+    """Put the votes of two sets of nodes together. What is allowed is what the first says: it came from above."""
+    if not (one.voices and other.voices):
+        some = one if one.voices else other
+        return RateVote(some.lowest, some.total, some.voices, one.allowed)
+    return RateVote(min(one.lowest, other.lowest), one.total + other.total, one.voices + other.voices, one.allowed)
+
+
+def decide_rate(vote: RateVote, rule: str) -> int:
+    """Settle what a region goes at: the lowest rate stated, or the mean; 0, no limit, if nobody said."""
+    if not vote.voices:
+        return 0
+    return vote.lowest if rule == "lowest" else vote.total // vote.voices
 
 
 def share(rate: int, senders: int) -> int:

@@ -18,16 +18,16 @@ from vivum.protocols.qsm.aggregate import merge
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
-from vivum.protocols.qsm.rate import RateEstimate, lowest, share
+from vivum.protocols.qsm.rate import RateEstimate, add_voice, add_votes, decide_rate, share
 from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
-from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
+from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
-EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), 0, (), ())
+EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
 class RegionMember:
@@ -69,6 +69,8 @@ class RegionMember:
         self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
+        # So many unstable frames mean that a window fills.
+        self._filling = max(1, settings.window // 8)
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
@@ -78,7 +80,8 @@ class RegionMember:
         self._lagging = False
         self._asking: set[Member] = set()
         self._rate = RateEstimate(settings, now_ns)
-        self._rates = [0 for _ in plans]
+        self._votes = [NO_VOTE for _ in plans]
+        self._allowed = 0
         self._stops: dict[Member, int] = {}
         self._active = 1
         self._active_since_ns = now_ns
@@ -123,8 +126,19 @@ class RegionMember:
         if frame.kind == Kind.DATA:
             self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
-            self.rings[0].hurry(now_ns)
+            self._hurry(now_ns, stream.window.stop - stream.stable)
         return stream
+
+    def on_sent(self, now_ns: int) -> None:
+        """This node itself sent into the region."""
+        if self.own is not None and self.rings[0].leader == self._me.node:
+            self._hurry(now_ns, self.own.next_frame - self.own.first)
+
+    def _hurry(self, now_ns: int, unstable: int) -> None:
+        """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
+        if unstable >= self._filling:
+            self._interval_ns = self._settings.token_busy_ns_min
+        self.rings[0].hurry(now_ns)
 
     def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
         """A sender tells how far it is, because it has not heard that all is well."""
@@ -164,8 +178,7 @@ class RegionMember:
         if self.own is not None:
             unstable = max(unstable, self.own.next_frame - self.own.first)
         settings = self._settings
-        is_filling = unstable >= settings.window_frames // 8
-        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
+        self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
 
     # Rings.
 
@@ -198,7 +211,8 @@ class RegionMember:
         if level == 0:
             self._untold = False
         down = tuple(self.desk.take_downward(level))
-        token = self._add(now_ns, msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=down))
+        vote = msgspec.structs.replace(NO_VOTE, allowed=self._allowed)
+        token = self._add(now_ns, msgspec.structs.replace(EMPTY_TOKEN, level=level, rate=vote, requests=down))
         self._begun[level] = {(record.sender, record.incarnation) for record in token.streams}
         return token
 
@@ -217,6 +231,7 @@ class RegionMember:
                 verdict.floor = max(verdict.floor, record.floor)
                 self._untold = token.level > 0
             self._apply(now_ns, sender, record, verdict)
+        self._allowed = token.rate.allowed or self._allowed
         if token.level == 0:
             self._urgent = self._lagging = False
         elif self._untold:
@@ -227,7 +242,7 @@ class RegionMember:
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
-            stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor)
+            stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor, record.slow)
 
     def _verdict(self, sender: Member) -> StreamVerdict:
         verdict = self._verdicts.get(sender)
@@ -247,14 +262,14 @@ class RegionMember:
             requests = self.desk.serve(token.requests, self.streams, self.own)
             asked, lost = self.desk.ask(now_ns, token.requests, self.streams)
             requests += asked
-            rate = self._state_rate(now_ns, lost)
+            vote = add_voice(token.rate, self._state_rate(now_ns, lost))
         else:
             requests = self.desk.take_down(level, token.requests)
             requests += self.desk.take_upward(level - 1)
-            rate = self._rates[level - 1]
+            vote = add_votes(token.rate, self._votes[level - 1])
         return msgspec.structs.replace(
             token,
-            rate=lowest(token.rate, rate),
+            rate=vote,
             streams=tuple(records.values()),
             requests=tuple(requests[:REQUESTS_MAX]),
         )
@@ -277,21 +292,23 @@ class RegionMember:
         """What this node has to say for itself."""
         records = []
         for sender, stream in self.streams.items():
-            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed)
+            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed, stream.slow)
             if stream.given_up_at is not None:
                 record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:
-            records.append(self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed))
+            records.append(
+                self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed, self.own.slow)
+            )
         return records
 
-    def _record(self, sender: Member, prefix: int, stop: int, closed: bool) -> StreamRecord:
+    def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
         verdict = self._verdict(sender)
         stable, floor = verdict.stable, verdict.floor
         stop = max(stop, stable)
         if prefix < stable:
-            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix)
-        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY)
+            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix, slow)
+        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY, slow)
 
     def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
         """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
@@ -310,7 +327,7 @@ class RegionMember:
         begun = self._begun[level] if token.leader == self._me.node else set()
         records = [self._with_absent(level, self._with_unaware(record, begun)) for record in token.streams]
         self._urgent = bool(token.requests)
-        self._rates[level] = token.rate
+        self._votes[level] = token.rate
         if level == 0:
             self._lagging = any(record.behind != NOBODY for record in token.streams)
             result = (token.streams, token.skipped)
@@ -327,6 +344,7 @@ class RegionMember:
         for record in records:
             self._decide(now_ns, record)
         self._count_active(now_ns, token)
+        self._allowed = decide_rate(token.rate, self._settings.rate_rule)
         self._report(token, self.desk.seen_by_all(level, token.requests))
 
     def _count_active(self, now_ns: int, token: Token) -> None:
@@ -388,9 +406,8 @@ class RegionMember:
             if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
-                self.reports.append(
-                    (sender, RegionReport(sender.incarnation, *now, bounds, share(token.rate, self._active)))
-                )
+                rate = share(self._allowed, self._active)
+                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, rate, self._active)))
         self._asking.clear()
 
     @property

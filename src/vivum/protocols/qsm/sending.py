@@ -14,7 +14,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNum
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Event, Priority
 from vivum.observe.counters import Counters
-from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed
+from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.feeds import Feed
 from vivum.protocols.qsm.hybrid import Spreading
@@ -35,6 +35,8 @@ class Sending:
         self.streams: dict[ViewKey, RegionSender] = {}
         self.repairs: list[Datagram] = []
         self.events: list[Event] = []
+        # What the application wants to be done about slow members, for groups where it said.
+        self.slow: dict[GroupId, SlowMembers] = {}
         self._settings = settings
         self._limits = limits
         self._counters = counters
@@ -65,6 +67,7 @@ class Sending:
         self,
         group: GroupId,
         payloads: Sequence[bytes],
+        size: int,
         streams: tuple[RegionSender, ...],
         channel: Channel | None = None,
     ) -> int:
@@ -72,7 +75,6 @@ class Sending:
 
         With a channel they go the hybrid way: there, in frames for all streams.
         """
-        size = sum(map(len, payloads))
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
             raise NotNowError(
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
@@ -90,7 +92,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams, spread)
+        first = feed.send(payloads, streams, size, self.slow.get(group, SlowMembers.ISOLATE), spread)
         self._waiting_bytes += size * len(streams)
         in_spread = self._spreading.pending_bytes(group)
         for stream in streams:
@@ -113,7 +115,7 @@ class Sending:
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report.stable, report.floor):
+        for group in stream.on_report(report.stable, report.floor, report.sharers):
             self._confirm(self._feeds[group])
         self.send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)
