@@ -13,12 +13,13 @@ from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewN
 from vivum.core.limits import Limits
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output, Priority
 from vivum.core.ranges import RangeSet
-from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
+from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
+from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.incoming import StreamReceiver
@@ -281,7 +282,7 @@ class QsmMachine:
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
-        self._note_departures()
+        note_departures(self.client.regions.values(), self.regions.values(), self._joined)
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
         self._output.events += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
@@ -302,19 +303,6 @@ class QsmMachine:
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
-
-    def _note_departures(self) -> None:
-        """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
-        present = {member for config in self.client.regions.values() for member in config.members}
-        for each in self.regions.values():
-            # Of groups that we left ourselves, we do not hear who is still there.
-            wanted = RangeSet.from_bounds(each.config.groups)
-            wanted.difference_update(self._joined)
-            for member in each.config.members if not wanted else ():
-                if member not in present and member.node not in each.gone:
-                    each.forget_node(member.node)
-            for sender, stream_in in each.streams.items():
-                stream_in.sender_gone = sender not in present
 
     def _on_new_stream(self, stream: StreamReceiver) -> None:
         chain = self._chains.get(stream.sender)
@@ -346,15 +334,8 @@ class QsmMachine:
                     self._chains[sender].deliver(self._output)
         if self._barred and own is not None:
             self._barred.update((number, own.view) for number in entered if number in self._barred)
-        if self.trace is None:
-            return
-        for number in left:
-            self.trace(GroupLeft(self._now_ns, *me, number))
-        for number in entered:
-            self.trace(GroupJoined(self._now_ns, *me, number))
-        for number in affected.intersection(now_in):
-            members = tuple(map(str, self.client.members_of(GroupId(number))))
-            self.trace(ViewInstalled(self._now_ns, *me, number, self.client.group_view(GroupId(number)), members))
+        if self.trace is not None:
+            trace_groups(self.trace, self._now_ns, me, self.client, entered, left, affected.intersection(now_in))
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
