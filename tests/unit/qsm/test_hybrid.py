@@ -10,8 +10,8 @@ from vivum.core.ids import Channel, GroupId
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Output
 from vivum.observe.counters import Counters
-from vivum.protocols.commands import SendConfirmed, SendFailed
-from vivum.protocols.qsm.chain import END, MARKS
+from vivum.protocols.commands import SendConfirmed, SendFailed, SlowMembers
+from vivum.protocols.qsm.chain import END, MARKS, slow_mark
 from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.sending import Sending
@@ -117,6 +117,31 @@ def test_a_stream_begins_with_a_frame_of_its_own_that_names_those_before_it() ->
     (frame,) = desk.run()
     assert all(pick(frame, [(region, 2)]).sequence == 1 for region in (1, 2))  # type: ignore[union-attr]
     assert desk.heard_by(1, 1, 2) == in_order(2)
+
+
+def test_what_to_do_about_slow_members_is_told_by_each_stream_before_the_frame_for_all() -> None:
+    desk = Desk()
+    desk.send([b"a"], TWO)
+    desk.run()
+    desk.sending.slow[ONE] = SlowMembers.WAIT
+    desk.send([b"b"], ONE)
+    desk.run()
+    kinds = [frame.kind for _, frame in desk.frames]
+    assert kinds == [*[Kind.DATA] * 3, Kind.SPREAD, *[Kind.DATA] * 3, Kind.SPREAD]
+    for _, frame in desk.frames[4:7]:
+        assert frame.messages() == [(MARKS, 1, 0, [slow_mark(SlowMembers.WAIT)])]
+    assert desk.heard_by(2) == [(TWO, 0), (ONE, 0)]
+
+
+def test_windows_in_bytes_hold_for_frames_for_all() -> None:
+    desk = Desk(window_bytes=4000)
+    desk.send([bytes(1300)] * 9)
+    assert len(desk.run()) == 3
+    for stream in desk.streams[:2]:
+        desk.report(stream)
+    assert desk.run() == []
+    desk.report(desk.streams[2])
+    assert len(desk.run()) == 3
 
 
 def test_messages_of_a_group_that_changes_its_way_do_not_overtake_each_other() -> None:
