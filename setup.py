@@ -38,7 +38,7 @@ def extensions():
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_window")
+        for name in ("_codec", "_relabel", "_window")
     ]
     ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
     for each in ready:

@@ -186,13 +186,19 @@ class Probe:
     def _sum_streams(self, numbers: Numbers, seconds: float) -> None:
         logs = list(self._streams.values())
         times = sorted(each for log in logs for each in log.acknowledge_times_ns())
-        frames = sum(log.sealed[-1] - log.sealed[0] for log in logs)
+        # A frame for several streams is sealed in each of them, and is one frame and one datagram.
+        after, before = self._sum_counters(), self._counters_before
+        spread = after.frames_spread - before.frames_spread
+        saved = after.frames_spread_streams - before.frames_spread_streams - spread
+        frames = sum(log.sealed[-1] - log.sealed[0] for log in logs) - saved
         numbers["frames_per_s"] = frames / seconds
         numbers["pending_mean"] = sum(fmean(log.pending) for log in logs)
         numbers["pending_max"] = max((max(log.pending) for log in logs), default=0)
         numbers["ack_ms_mean"] = fmean(times) / MILLISECOND if times else 0.0
         numbers["ack_ms_p99"] = _percentile(times, 99) / MILLISECOND
-        numbers["data_datagrams_per_s"] = sum((log.sealed[-1] - log.sealed[0]) * log.copies for log in logs) / seconds
+        datagrams = sum((log.sealed[-1] - log.sealed[0]) * log.copies for log in logs) - saved
+        numbers["data_datagrams_per_s"] = datagrams / seconds
+        numbers["hybrid_share"] = spread / datagrams if datagrams else 0.0
         clients = [self._machine(node).client for node in self._world.hosts]
         numbers["regions"] = len({each.own_region.region for each in clients if each.own_region is not None})
 
@@ -205,6 +211,7 @@ class Probe:
             "repairs_received",
             "repairs_wasted",
             "frames_duplicate",
+            "frames_unwanted",
             "messages_lost",
             "messages_failed",
         ):
@@ -212,6 +219,8 @@ class Probe:
         accepted = numbers["messages_accepted"]
         for name in ("frames", "data_datagrams"):
             numbers[f"{name}_per_message"] = numbers[f"{name}_per_s"] * seconds / accepted if accepted else 0.0
+        for name in ("datagrams_sent", "frames_unwanted"):
+            numbers[f"{name}_per_message"] = numbers[name] / accepted if accepted else 0.0
         losses = self._world.network.losses
         numbers["losses"] = sum(losses.values()) - sum(self._losses_before.values())
         for cause in ("link", "switch queue full", "socket buffer full"):

@@ -20,6 +20,7 @@ with atheris.instrument_imports(include=["vivum.wire"]):
 from vivum.core.errors import DecodeError
 from vivum.core.limits import Limits
 from vivum.wire.kinds import KINDS, Kind
+from vivum.wire.spread import SpreadList
 
 try:
     from vivum.wire import _codec
@@ -55,6 +56,11 @@ def check(data):
     frames = _twin.split(data)
     assert b"".join(frame.to_bytes() for frame in frames) == data
     for frame in frames:
+        if frame.kind is Kind.SPREAD:
+            own = frame.to_bytes()
+            labelled = _twin.relabel(own, 3, 1)
+            assert _codec is None or _codec.relabel(own, 3, 1) == labelled
+            assert labelled is None or _twin.split(labelled)[0].messages() == frame.messages()
         if not KINDS[frame.kind].has_messages:
             try:
                 message = control.decode_control(frame, LIMITS)
@@ -78,6 +84,9 @@ def seeds():
     builder.append_fragment(2, 7, _twin.FLAG_CONTINUES | _twin.FLAG_MORE, b"middle")
     yield builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
     header = (1, 2, 3, 4, 5, 6)
+    builder.append(_twin.GROUP_MAX, 3, SpreadList([(1, 1), (3, 1), (300, 7)]).encode([0, 5, 70_000]))
+    builder.append(1, 0, b"for all")
+    yield builder.seal(Kind.SPREAD, *header, 0)
     repair = tokens.RepairRequest(3, 1, 2, (5, 6))
     vote = tokens.RateVote(3, 8, 2, 4)
     status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9)

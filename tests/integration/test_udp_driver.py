@@ -16,6 +16,7 @@ from vivum.protocols.commands import JoinGroup, SendMessages
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.protocols.qsm.machine import QsmMachine
+from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
@@ -76,7 +77,10 @@ def test_two_nodes_exchange_messages_over_real_multicast(domain: int) -> None:
     asyncio.run(scenario())
 
 
-def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: int) -> None:
+@pytest.mark.parametrize("hybrid", [False, True], ids=["each region", "hybrid"])
+def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: int, hybrid: bool) -> None:
+    settings = QsmSettings(spread_address_cost=0.0, spread_delay_ns=0)
+
     async def scenario() -> None:
         service_port = UdpPort(domain)
         service_member, service_counters = Member(NodeId(999), Incarnation(1)), Counters()
@@ -92,17 +96,24 @@ def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: 
             client = MembershipClient(
                 f"process {number}", NodeId(number), port.endpoint, [service_port.endpoint], gate, rng
             )
-            machines.append(QsmMachine(client, gate))
+            machines.append(QsmMachine(client, gate, settings))
             inboxes.append(Inbox())
             drivers.append(Driver(Node(nobody, gate, [machines[-1]], counters), port, inboxes[-1]))
         try:
             for driver in drivers:
                 driver.start()
-            for driver in drivers[1:]:
+            for number, driver in enumerate(drivers[1:]):
                 driver.submit(JoinGroup(GROUP, Channel(0), ()))
+                if hybrid:
+                    # A group of its own makes each node a region of its own.
+                    driver.submit(JoinGroup(GroupId(100 + number), Channel(0), ()))
             async with asyncio.timeout(TIMEOUT_S):
                 # Virtual time cannot serve here: these are real sockets.
-                while any(len(machine.client.members_of(GROUP)) < 4 for machine in machines):
+                while any(
+                    len(machine.client.members_of(GROUP)) < 4
+                    or len(machine.client.regions_of(GROUP)) != (4 if hybrid else 1)
+                    for machine in machines
+                ):
                     await asyncio.sleep(0.01)
             sent = [f"message {number}".encode() * 50 for number in range(500)]
             drivers[1].submit(SendMessages(GROUP, sent))
@@ -110,6 +121,7 @@ def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: 
             for inbox in inboxes:
                 assert await inbox.wait_for(1, len(sent)) == sent
                 assert await inbox.wait_for(2, 100) == sent[:100]
+            assert all((machine.counters.frames_spread > 0) == hybrid for machine in machines[:2])
         finally:
             for driver in drivers:
                 driver.close()

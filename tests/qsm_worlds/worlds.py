@@ -20,6 +20,26 @@ def run_checked(scenario: Scenario, seed: int) -> tuple[Result, list[str]]:
     return result, [str(each) for each in [*result.violations, *aftermath.finish()]]
 
 
+def by_region(scenario: Scenario) -> Scenario:
+    """Let no group of a world go the hybrid way: the worlds of seeds that failed before there was one."""
+    return msgspec.structs.replace(scenario, settings={**scenario.settings, "spread_channels": 0})
+
+
+def make_up_hybrid(seed: int) -> Scenario:
+    """Make the world of a seed one of overlapping groups that all go the hybrid way, on few channels."""
+    scenario = make_up(seed, "qsm")
+    rng = RandomSource(seed).fork("hybrid")
+    nodes = max(scenario.nodes, 4)
+    hybrid = {"spread_channels": rng.choice([1, 2, 256]), "spread_address_cost": 0.0, "spread_delay_ns": 0}
+    groups = msgspec.structs.replace(
+        scenario.groups,
+        count=max(scenario.groups.count, 3),
+        pattern=rng.choice(["hierarchical", "random"]),
+        members=rng.randint(2, nodes),
+    )
+    return msgspec.structs.replace(scenario, nodes=nodes, groups=groups, settings={**scenario.settings, **hybrid})
+
+
 def make_up_long(seed: int, protocol: str = "qsm") -> Scenario:
     """Make the world of a seed longer, with more faults that last longer, so that members are dropped and return."""
     scenario = make_up(seed, protocol)

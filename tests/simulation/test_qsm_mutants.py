@@ -6,10 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from qsm_worlds.worlds import run_checked
+from qsm_worlds.worlds import by_region, make_up_hybrid, run_checked
+from vivum.core.ids import GroupId
 from vivum.protocols.qsm import machine, region
 from vivum.protocols.qsm.chain import Chain
+from vivum.protocols.qsm.hybrid import Spreading, SpreadSender
 from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.outboxes import Outboxes
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.repair import RepairDesk
@@ -128,4 +131,44 @@ MUTANTS: dict[Callable[[Patch], None], list[int]] = {
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_planted_bug_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
-    assert any(run_checked(make_up(seed, "qsm"), seed)[1] for seed in MUTANTS[mutant])
+    assert any(run_checked(by_region(make_up(seed, "qsm")), seed)[1] for seed in MUTANTS[mutant])
+
+
+def overtakes_what_waits_in_the_streams(patch: Patch) -> None:
+    """A group that changes its way sends new messages in frames for all while older ones wait for one region."""
+    patch.setattr(Outboxes, "has", lambda self, group: False)
+
+
+def forgets_what_waits_when_a_stream_closes(patch: Patch) -> None:
+    """What waited for several streams is dropped when one of them closes."""
+
+    def dissolve(self: SpreadSender, group: GroupId) -> None:
+        if self.outboxes.has(group):
+            self.outboxes.take(group)
+
+    patch.setattr(SpreadSender, "dissolve", dissolve)
+
+
+def goes_on_with_a_stream_that_closes(patch: Patch) -> None:
+    """Frames for several streams are numbered in one that has sent its end."""
+    patch.setattr(Spreading, "close", lambda self, stream: None)
+
+
+def forgets_to_label_what_it_sends_again(patch: Patch) -> None:
+    """A frame for several streams is sent again as it was kept."""
+    patch.setattr(RegionSender, "_frame", lambda self, number: self._frames[number - self.confirmed])
+
+
+HYBRID_MUTANTS: dict[Callable[[Patch], None], list[int]] = {
+    overtakes_what_waits_in_the_streams: [4],
+    forgets_what_waits_when_a_stream_closes: [6, 9],
+    goes_on_with_a_stream_that_closes: [6, 9],
+    forgets_to_label_what_it_sends_again: [3],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", HYBRID_MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_bug_planted_in_the_hybrid_way_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    mutant(monkeypatch)
+    assert any(run_checked(make_up_hybrid(seed), seed)[1] for seed in HYBRID_MUTANTS[mutant])

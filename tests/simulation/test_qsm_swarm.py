@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from qsm_worlds.worlds import make_up_large, make_up_long, run_checked
+from qsm_worlds.worlds import by_region, make_up_hybrid, make_up_large, make_up_long, run_checked
 from vivum.cli import main
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up, run_swarm
@@ -43,6 +43,11 @@ def test_three_hundred_seeds_hold() -> None:
 
 
 @pytest.mark.slow
+def test_a_hundred_worlds_in_which_all_go_the_hybrid_way_hold() -> None:
+    assert failures(make_up_hybrid, range(1, 101)) == {}
+
+
+@pytest.mark.slow
 def test_ten_long_worlds_hold() -> None:
     assert failures(make_up_long, range(1, 11)) == {}
 
@@ -55,6 +60,7 @@ def test_ten_large_worlds_hold() -> None:
 @pytest.mark.soak
 def test_two_thousand_seeds_hold() -> None:
     assert failures(make_up_qsm, range(1001, 3001)) == {}
+    assert failures(make_up_hybrid, range(1001, 2001)) == {}
 
 
 @pytest.mark.soak
@@ -81,7 +87,7 @@ def test_many_long_and_large_worlds_hold() -> None:
     ],
 )
 def test_a_seed_that_failed_once_holds(seed: int) -> None:
-    assert run_checked(make_up_qsm(seed), seed)[1] == []
+    assert run_checked(by_region(make_up_qsm(seed)), seed)[1] == []
 
 
 def test_the_swarm_of_a_protocol_is_run_and_replayed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,5 +121,6 @@ def test_worlds_of_qsm_have_more_loss_and_changing_groups_and_those_of_the_refer
     assert {"leave", "join", "crash", "pause", "partition", "burst"} <= kinds
     assert max(scenario.network.loss for scenario in scenarios) == 0.2
     assert {scenario.settings["ring_nodes_max"] for scenario in scenarios} == {2, 3, 4, 25}
+    assert {scenario.settings["spread_channels"] for scenario in scenarios} == {0, 1, 256}
     plain = [make_up(seed) for seed in range(200)]
     assert not {"leave", "join"} & {fault.kind for scenario in plain for fault in scenario.faults}

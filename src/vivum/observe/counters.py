@@ -31,6 +31,8 @@ class Counters:
     # Wire, out.
     datagrams_sent: int = _counter("datagrams", "Datagrams handed to the driver")
     bytes_sent: int = _counter("bytes", "Payload of those datagrams, without UDP and IP headers")
+    frames_spread: int = _counter("frames", "Data frames sent once for several regions: the hybrid way")
+    frames_spread_streams: int = _counter("frames", "Streams that those were numbered in: what they stand for")
     # Messages.
     messages_accepted: int = _counter("messages", "Accepted from the application for sending")
     messages_rejected: int = _counter("messages", "Not accepted: a limit was reached; the caller was told")
@@ -45,6 +47,7 @@ class Counters:
     # Reliability.
     frames_duplicate: int = _counter("frames", "Data frames that had been received before; dropped")
     frames_beyond_window: int = _counter("frames", "Data frames too far ahead to keep; dropped, asked for later")
+    frames_unwanted: int = _counter("frames", "Data frames on a shared channel, for none of our regions; dropped")
     frames_late: int = _counter("frames", "Best-effort data frames that came after a later one; dropped")
     naks_sent: int = _counter("control frames", "Requests for missing frames")
     naks_received: int = _counter("control frames", "Requests for missing frames by others")

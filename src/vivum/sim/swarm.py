@@ -79,15 +79,22 @@ def _make_up_world(seed: int, protocol: str) -> Scenario:
 def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     """Add what a membership service and shared recovery allow: more loss, joins and leaves, rings of few nodes.
 
-    Draws from a source of its own, so that the worlds of protocols without these stay as they are.
+    Draws from sources of its own, so that the worlds of protocols without these stay as they are. In two
+    thirds of the worlds groups of several regions go the hybrid way, in half of those on one channel for all.
     """
     rng = RandomSource(seed).fork("swarm", "members")
+    spread = RandomSource(seed).fork("swarm", "spread")
+    spread_settings = {
+        "spread_channels": spread.choice([0, 1, 256]),
+        "spread_address_cost": 0.0,
+        "spread_delay_ns": spread.choice([0, 50 * MILLISECOND, 300 * MILLISECOND]),
+    }
     network = scenario.network
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
     harder = msgspec.structs.replace(
         scenario,
         checkers=(*SAFETY, "view_agreement", *LIVENESS),
-        settings={**scenario.settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
+        settings={**scenario.settings, **spread_settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,
     )

@@ -167,6 +167,12 @@ def seal_control(
 def resend(frame: bytes | bytearray | memoryview) -> bytes:
     """Return the same frame of messages with kind RESENT: same sender, same number, same bytes."""
 
+def relabel(frame: bytes | bytearray | memoryview, region: int, view: int) -> bytes | None:
+    """Return a SPREAD frame as the frame of one region view: kind DATA, with that region, view and its number there.
+
+    None if the list with which the frame begins does not have the region view, or is torn before it.
+    """
+
 @final
 class SequenceWindow:
     """Which frames of one stream were received: a prefix, and any of the `capacity` numbers from there on.

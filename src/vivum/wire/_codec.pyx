@@ -24,6 +24,7 @@ from vivum.wire._body cimport check_body
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
+from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
 from vivum.wire.kinds import Kind
 
@@ -50,7 +51,6 @@ SEQUENCE_MAX = C_SEQUENCE_MAX
 # Kinds as two bit masks and a table, read once from the one list of them.
 cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
-cdef uint8_t KIND_RESENT = Kind.RESENT
 cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
 
 
@@ -479,24 +479,3 @@ def seal_control(kind, domain, sender, incarnation, region, view, sequence, sent
     finally:
         PyBuffer_Release(&source)
     return frame
-
-
-def resend(frame):
-    cdef Py_buffer view
-    cdef const uint8_t* p
-    cdef bytes copy
-    get_buffer(frame, &view, "frame")
-    try:
-        p = <const uint8_t*>view.buf
-        if (
-            view.len < C_HEADER or p[0] != C_VERSION or load16(p + 2) != view.len
-            or not is_kind(p[1], MESSAGE_MASK)
-        ):
-            raise refusals.not_a_data_frame()
-        if p[1] == KIND_RESENT and PyBytes_CheckExact(frame):
-            return frame
-        copy = PyBytes_FromStringAndSize(<const char*>p, view.len)
-        (<uint8_t*>PyBytes_AS_STRING(copy))[1] = KIND_RESENT
-        return copy
-    finally:
-        PyBuffer_Release(&view)

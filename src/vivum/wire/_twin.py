@@ -8,6 +8,7 @@ import msgspec
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
+from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure, xor_into
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
@@ -58,6 +59,7 @@ __all__ = [
     "FrameBuilder",
     "SequenceWindow",
     "measure",
+    "relabel",
     "resend",
     "seal_control",
     "split",
@@ -424,18 +426,3 @@ def seal_control(
     content = bytes_of(body, "body")
     require(len(content), "length of body", 0, FRAME_BYTES_MAX - HEADER_BYTES)
     return _header(_CONTROL_KINDS, HEADER_BYTES + len(content), *fields) + content
-
-
-def resend(frame: Buffer) -> bytes:
-    """Return the same frame with kind RESENT."""
-    content = bytes_of(frame, "frame")
-    if (
-        len(content) < HEADER_BYTES
-        or content[0] != VERSION
-        or LENGTH.unpack_from(content, 2)[0] != len(content)
-        or content[1] not in MESSAGE_KINDS
-    ):
-        raise refusals.not_a_data_frame()
-    if content[1] == Kind.RESENT:
-        return content
-    return content[:1] + bytes((Kind.RESENT,)) + content[2:]

@@ -43,6 +43,7 @@ Frame = _chosen.Frame
 FrameBuilder = _chosen.FrameBuilder
 SequenceWindow = _chosen.SequenceWindow
 measure = _chosen.measure
+relabel = _chosen.relabel
 resend = _chosen.resend
 seal_control = _chosen.seal_control
 split = _chosen.split

@@ -78,6 +78,21 @@ class Outbox:
             for start in range(0, len(payloads), _CHUNK_MESSAGES):
                 self._chunks.append(list(payloads[start : start + _CHUNK_MESSAGES]))
 
+    def put_all_of(self, other: "Outbox") -> None:
+        """Queue what waits in another outbox of the group, which keeps it; behind what waits here, if anything."""
+        if not self._chunks:
+            self._chunks.extend(chunk.copy() for chunk in other._chunks)
+            self._index, self._next, self._stop = other._index, other._next, other._stop
+            self._cut, self._size = other._cut, other._size
+            return
+        if other._cut:
+            raise UsageError(f"message {other._next} is partly sent; nothing of group {self._group} may wait before it")
+        start, first = other._index, other._next
+        for chunk in other._chunks:
+            self.put(first, chunk[start:])
+            first += len(chunk) - start
+            start = 0
+
     @property
     def is_cut(self) -> bool:
         """Tell whether a message is partly in frames: the rest must come first in the next frame."""

@@ -131,6 +131,11 @@ def not_a_data_frame() -> UsageError:
     return UsageError("only the bytes of one whole frame of messages, as seal() or to_bytes() gave them, can be resent")
 
 
+def not_a_spread_frame() -> UsageError:
+    """Refuse to relabel something else than a frame for several regions."""
+    return UsageError("only the bytes of one whole SPREAD frame, as seal() or to_bytes() gave them, can be relabelled")
+
+
 def xor_past_end(offset: int, size: int, room: int) -> UsageError:
     """Refuse a source that does not fit its target."""
     return UsageError(f"source of {size} bytes at offset {offset} does not fit a target of {room} bytes")

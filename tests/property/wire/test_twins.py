@@ -17,7 +17,9 @@ from property.wire.wire_strategies import (
     split_outcome,
 )
 from vivum.wire import _twin
-from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE
+from vivum.wire.kinds import Kind
+from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE, GROUP_MAX
+from vivum.wire.spread import LIST_SEQUENCE, SpreadList
 
 _codec = pytest.importorskip("vivum.wire._codec", reason="the compiled codec was not built")
 
@@ -142,6 +144,41 @@ def test_control_frames_agree(kind, header, body, key_epoch):
 @given(st.one_of(BUFFERS, BUFFERS.map(bytearray), BYTES_LIKE))
 def test_resending_agrees(frame):
     assert outcome(_codec.resend, frame) == outcome(_twin.resend, frame)
+
+
+@st.composite
+def spread_frames(draw):
+    """A frame for several regions, most often one that is right, and a region view to look for."""
+    regions = sorted(draw(st.sets(st.one_of(st.integers(0, 9), U32), min_size=1, max_size=8)))
+    entries = [(region, draw(st.one_of(st.integers(0, 3), U32)), draw(SEQUENCES)) for region in regions]
+    listed = bytearray(SpreadList([entry[:2] for entry in entries]).encode([entry[2] for entry in entries]))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 3]))):
+        listed[draw(st.integers(0, len(listed) - 1))] = draw(st.integers(0, 255))
+    builder = _twin.FrameBuilder(400)
+    builder.append(draw(st.sampled_from([GROUP_MAX, GROUP_MAX, GROUP_MAX, 5])), LIST_SEQUENCE, bytes(listed))
+    builder.append(1, 0, draw(PAYLOADS))
+    data = bytearray(builder.seal(Kind.SPREAD, *draw(HEADERS)))
+    if draw(st.sampled_from([False, False, True])):
+        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
+    wanted = draw(st.one_of(st.sampled_from(entries).map(lambda entry: entry[:2]), st.tuples(U16, st.integers(0, 3))))
+    return bytes(data), wanted
+
+
+@settings(max_examples=500)
+@given(spread_frames())
+def test_relabelling_agrees_and_gives_frames_that_receivers_take(case):
+    data, wanted = case
+    verdict = outcome(_codec.relabel, data, *wanted)
+    assert verdict == outcome(_twin.relabel, data, *wanted)
+    if verdict[0] == "returned" and verdict[1] is not None and outcome(_twin.split, data)[0] == "returned":
+        (before,), (after,) = _twin.split(data), _twin.split(verdict[1])
+        assert (after.kind, after.region, after.view) == (Kind.DATA, *wanted)
+        assert after.messages() == before.messages()
+
+
+@given(st.one_of(BUFFERS, BUFFERS.map(bytearray), BYTES_LIKE), st.one_of(U32, ANY, WRONG), st.one_of(U32, ANY, WRONG))
+def test_relabelling_anything_agrees(frame, region, view):
+    assert outcome(_codec.relabel, frame, region, view) == outcome(_twin.relabel, frame, region, view)
 
 
 @given(

@@ -280,3 +280,34 @@ def test_memory_of_refusals_is_bounded(joiner, counters):
         joiner.add(ALICE, group, 5, FLAG_CONTINUES, [b"x"])
     assert counters.joins_refused == 100
     assert len(joiner._refused) <= LIMITS.joins_open_max
+
+
+@pytest.mark.parametrize("before", [0, 1, 3, 40])
+@pytest.mark.parametrize("here", [0, 1500])
+def test_an_outbox_takes_over_what_waits_in_another_wherever_that_was_cut(before, here):
+    payloads = [bytes([index % 251]) * size for index, size in enumerate([10, 3000, 0, 700, 5000] * 300)]
+    other = Outbox(7, cut_to_fill=True)
+    other.put(here, payloads[here:])
+    frames = []
+    if not here:
+        for _ in range(before):
+            builder = FrameBuilder(500)
+            other.fill(builder)
+            (frame,) = split(builder.seal(1, 2, 3, 4, 5, 6, 7, 8))
+            frames.append(frame.messages())
+    mine = Outbox(7, cut_to_fill=True)
+    mine.put(0, payloads[:here])
+    size = other.size
+    mine.put_all_of(other)
+    assert other.size == size, "the other keeps it, for the next one who takes over"
+    frames += frames_of(mine, 500)[0]
+    assert join_all(frames, Joiner(Limits(), Counters())) == list(enumerate(payloads))
+
+
+def test_nothing_may_wait_before_the_rest_of_a_message():
+    mine, other = Outbox(7), Outbox(7)
+    mine.put(0, [b"x"])
+    other.put(1, [bytes(5000)])
+    other.fill(FrameBuilder(500))
+    with pytest.raises(UsageError, match="partly sent"):
+        mine.put_all_of(other)

@@ -22,6 +22,10 @@ from vivum.core.ids import Endpoint, Member, RegionId
 from vivum.core.ranges import RangeSet
 from vivum.wire.membership import MemberAddress, RegionRecord
 
+REGION_CHANNELS = 64_512
+"""Channels of regions are below this number. The 1,024 above, of the 65,536 that a driver has addresses for, are for
+groups."""
+
 Bounds = tuple[int, ...]
 """Groups as a flat tuple of bounds of ranges: comparable, hashable, and the form in which they travel."""
 
@@ -60,7 +64,10 @@ class Region:
 
     @property
     def record(self) -> RegionRecord:
-        """The present view as it travels, made once. Its channel has its own number: neither is ever used again."""
+        """The present view as it travels, made once.
+
+        Its id is never used again; its channel only when there are no others.
+        """
         if self._record is None:
             members: list[MemberAddress] = []
             lacks: list[tuple[int, Bounds]] = []
@@ -71,7 +78,8 @@ class Region:
                     missing = self.groups.copy()
                     missing.difference_update(RangeSet.from_bounds(own))
                     lacks.append((index, tuple(missing.bounds())))
-            self._record = RegionRecord(self.region, self.epoch, self.region, tuple(members), self.key, tuple(lacks))
+            channel = self.region % REGION_CHANNELS
+            self._record = RegionRecord(self.region, self.epoch, channel, tuple(members), self.key, tuple(lacks))
         return self._record
 
     def on_changed(self, epoch: int) -> None:

@@ -21,6 +21,7 @@ from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.wire.codec import GROUP_MAX, Frame
 from vivum.wire.fragments import Joiner
+from vivum.wire.spread import LIST_SEQUENCE
 
 MARKS = GroupId(GROUP_MAX)
 """The group of BEGIN and END marks; no topic gets this number."""
@@ -135,6 +136,8 @@ class Chain:
     def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
         sent_ns, view, lacks = frame.sent_ns, stream.view, stream.lacks
         for group, first, flags, payloads in frame.messages():
+            if group == MARKS and first == LIST_SEQUENCE:
+                continue
             if group == MARKS:
                 self._read_marks(frame, first, payloads, stream)
                 continue

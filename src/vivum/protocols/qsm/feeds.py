@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from vivum.core.ids import GroupId, ViewNumber
 from vivum.protocols.commands import SlowMembers
+from vivum.protocols.qsm.hybrid import SpreadSender
 from vivum.protocols.qsm.outgoing import RegionSender
 
 
@@ -41,14 +42,21 @@ class Feed:
         view: ViewNumber,
         size: int | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
+        spread: SpreadSender | None = None,
     ) -> int:
-        """Number messages, of `size` bytes, and put them into their streams; return the number of the first."""
+        """Number messages, of `size` bytes, and put them into their streams; return the number of the first.
+
+        With `spread` they go into frames for all the streams.
+        """
         first = self.next_message
         self.next_message += len(payloads)
         if self._segments and self._segments[-1].streams == streams:
             self._segments[-1].stop = self.next_message
         else:
             self._segments.append(_Segment(streams, self.next_message))
+        if spread is not None:
+            spread.feed(self.group, first, payloads, view, size, slow)
+            return first
         for stream in streams:
             stream.feed(self.group, first, payloads, view, size, slow)
         return first

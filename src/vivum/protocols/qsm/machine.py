@@ -11,30 +11,23 @@ from zlib import crc32
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    ChannelClosed,
-    ChannelOpened,
-    Command,
-    Datagram,
-    Delivery,
-    Output,
-    Priority,
-)
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output, Priority
 from vivum.core.ranges import RangeSet
-from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
+from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
+from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
+from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.listening import Listening
+from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending, ViewKey
+from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, measure, resend
 from vivum.wire.control import encode_control
@@ -57,7 +50,7 @@ HOUSEKEEPING_NS = 100_000_000
 class QsmMachine:
     """Reliable multicast to many groups through regions of overlap."""
 
-    kinds = frozenset({Kind.DATA, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
+    kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
     commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
 
     def __init__(
@@ -77,6 +70,7 @@ class QsmMachine:
         self.regions: dict[ViewKey, RegionMember] = {}
         self.sending = Sending(self.settings, self.limits, gate.counters)
         self._gate = gate
+        self._listening = Listening(self.settings)
         self._now_ns = 0
         self._started = False
         self._chains: dict[Member, Chain] = {}
@@ -132,7 +126,8 @@ class QsmMachine:
                     f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}"
                 )
             view, streams = self._routes.get(group) or self._find_route(group)
-            first = self.sending.accept(group, payloads, size, streams, view)
+            channel = self._listening.spread_channel_of(self._now_ns, group)
+            first = self.sending.accept(group, payloads, size, streams, view, channel)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
@@ -174,11 +169,25 @@ class QsmMachine:
         kind = frame.kind
         if kind == Kind.DATA or kind == Kind.RESENT:
             self._on_data(source, frame)
+        elif kind == Kind.SPREAD:
+            self._on_spread(source, frame)
         elif kind == Kind.CONFIGURATION:
             self.client.on_frame(now_ns, source, frame)
             self._follow_client()
         else:
             self._on_control(source, frame)
+
+    def _on_spread(self, source: Endpoint, frame: Frame) -> None:
+        if (frame.sender, frame.incarnation) == self.member:
+            return
+        mine = pick(frame, reversed(self.regions))
+        if mine is not None:
+            self._on_data(source, mine)
+        elif self.member is not None and frame.view > self.client.epoch:
+            self._early.append((source, frame))
+        else:
+            # Of a group that shares the channel with one of ours, or of views that are over here.
+            self.counters.frames_unwanted += 1
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
         region = self.regions.get((frame.region, frame.view))
@@ -284,16 +293,16 @@ class QsmMachine:
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
-        self._note_departures()
+        note_departures(self.client, self.regions.values())
+        self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
-            self._on_data(source, frame)
+            (self._on_spread if frame.kind == Kind.SPREAD else self._on_data)(source, frame)
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
         region = RegionMember(config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns)
-        if not any(each.config.channel == config.channel for each in self.regions.values()):
-            self._output.events.append(ChannelOpened(config.channel))
         self.regions[key] = region
         if key in self.sending.streams:
             region.send_by(self.sending.streams[key])
@@ -305,20 +314,6 @@ class QsmMachine:
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
-
-    def _note_departures(self) -> None:
-        """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
-        present = {member for config in self.client.regions.values() for member in config.members}
-        for each in self.regions.values():
-            # Of groups that our own region does not have any more, we do not hear who is still there.
-            wanted = RangeSet.from_bounds(each.config.groups)
-            if self.client.own_region is not None:
-                wanted.difference_update(RangeSet.from_bounds(self.client.own_region.groups))
-            for member in each.config.members if not wanted else ():
-                if member not in present and member.node not in each.gone:
-                    each.forget_node(member.node)
-            for sender, stream_in in each.streams.items():
-                stream_in.sender_gone = sender not in present
 
     def _on_new_stream(self, stream: StreamReceiver) -> None:
         chain = self._chains.get(stream.sender)
@@ -350,22 +345,15 @@ class QsmMachine:
                 region.leave()
                 for sender in region.streams:
                     self._chains[sender].deliver(self._output)
-        if self.trace is None:
-            return
-        for number in left:
-            self.trace(GroupLeft(self._now_ns, *me, number))
-        for number in entered:
-            self.trace(GroupJoined(self._now_ns, *me, number))
-        for number in affected.intersection(now_in):
-            members = tuple(map(str, self.client.members_of(GroupId(number))))
-            self.trace(ViewInstalled(self._now_ns, *me, number, self.client.group_view(GroupId(number)), members))
+        if self.trace is not None:
+            trace_groups(self.trace, self._now_ns, me, self.client, entered, left, affected.intersection(now_in))
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
-        for region in self.regions.values():
-            self._output.events.append(ChannelClosed(region.config.channel))
         self.regions.clear()
+        self._listening.forget()
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
         for sender in self._chains:
             self._joiner.forget(sender)
         self._chains.clear()
@@ -428,6 +416,7 @@ class QsmMachine:
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
         self.sending.retire(now_ns, self.regions.keys())
+        self._output.events += self._listening.update(self._now_ns, self.regions.values())
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
@@ -444,8 +433,6 @@ class QsmMachine:
             if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
                 del self._chains[sender]
                 self._joiner.forget(sender)
-        if not any(each.config.channel == region.config.channel for each in self.regions.values()):
-            self._output.events.append(ChannelClosed(region.config.channel))
 
     # Output.
 

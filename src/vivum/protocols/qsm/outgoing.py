@@ -31,10 +31,14 @@ from vivum.protocols.qsm.chain import (
     slow_mark,
     view_mark,
 )
+from vivum.protocols.qsm.outboxes import Outboxes, Packed
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import FrameBuilder
-from vivum.wire.fragments import Outbox
+from vivum.wire.codec import FrameBuilder, relabel
+from vivum.wire.kinds import Kind
+
+ViewKey = tuple[int, int]
+"""A region view: region and view."""
 
 
 class RegionSender:
@@ -61,7 +65,14 @@ class RegionSender:
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
+        # The rate allows the next frame then, and has counted it.
+        self.reserved_ns: int | None = None
+        self.outboxes = Outboxes()
+        # Of messages that are to go into this stream, those included that wait for a frame for several streams.
         self.waiting_bytes = 0
+        # Frames for several streams wait for a frame of this one alone, or for a place in its window.
+        self.is_awaited = False
+        self.claims: set[object] = set()
         # Bytes of the frames in the window, and how many there may be.
         self._window_bytes = 0
         self._window_bytes_max = settings.window_bytes
@@ -69,22 +80,19 @@ class RegionSender:
         self.slow = SlowMembers.ISOLATE
         self._told = SlowMembers.ISOLATE
         self._settings = settings
-        self._outboxes: dict[GroupId, Outbox] = {}
-        self._ready: deque[GroupId] = deque()
-        self._packed: list[tuple[GroupId, int]] = []
+        self._packed: Packed = []
         # Group views that differ from the region's, and what is still to be told of them.
         self._views: dict[GroupId, ViewNumber] = {}
         self._view_marks: deque[ViewMark] = deque()
         self._frames: deque[bytes] = deque()
-        self._stops: deque[list[tuple[GroupId, int]]] = deque()
+        self._stops: deque[Packed] = deque()
         self._resent_ns: dict[int, int] = {}
 
     # Out.
 
     def pending_bytes(self, group: GroupId) -> int:
         """Bytes of a group that wait here."""
-        outbox = self._outboxes.get(group)
-        return 0 if outbox is None else outbox.size
+        return self.outboxes.pending_bytes(group)
 
     def feed(
         self,
@@ -98,21 +106,22 @@ class RegionSender:
         """Queue messages of a group, accepted in this view of it; the caller may know their `size` in bytes."""
         if size is None:
             size = sum(map(len, payloads))
+        self.expect(group, first, len(payloads), view, size, slow)
+        self.outboxes.put(group, first, payloads, size)
+
+    def expect(self, group: GroupId, first: int, count: int, view: ViewNumber, size: int, slow: SlowMembers) -> None:
+        """Note messages that will go into this stream, from here or in frames for several streams."""
         assert not self.closing
         self.slow = max(self.slow, slow)
         if view != self._views.get(group, self.config.view):
             # Another region of the group has changed, and this one has not: receivers cannot know.
             self._views[group] = view
             self._view_marks.append((group, first, view))
-        outbox = self._outboxes.get(group)
-        if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
-            self._ready.append(group)
-            if group not in self.put:
-                self.put[group] = [first, first, first]
-        outbox.put(first, payloads, size)
         self.waiting_bytes += size
-        self.put[group][1] = first + len(payloads)
+        put = self.put.get(group)
+        if put is None:
+            put = self.put[group] = [first, first, first]
+        put[1] = first + count
 
     def close(self, now_ns: int) -> None:
         """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
@@ -128,13 +137,29 @@ class RegionSender:
         """A new view took over."""
         return self.closing_since_ns is not None
 
+    def has_room(self, by: object = None) -> bool:
+        """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
+        unstable = self.next_frame - self.first
+        if unstable and self._window_bytes >= self._window_bytes_max:
+            return False
+        room = self._settings.window_frames - unstable
+        if self.claims:
+            room -= min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
+        return room > 0
+
+    @property
+    def must_speak(self) -> bool:
+        """Only a frame of this stream alone can tell how it begins, of slow members, and of views of groups."""
+        return self.next_frame == 0 or self.slow != self._told or bool(self._view_marks)
+
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        unstable = self.next_frame - self.first
-        if unstable >= self._settings.window_frames or (unstable and self._window_bytes >= self._window_bytes_max):
+        if not self.has_room():
             return False
-        return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
+        if self.outboxes or (self.is_awaited and self.must_speak):
+            return True
+        return self.closing and not self.closed and self.next_frame > 0
 
     def pack(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> int:
         """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
@@ -147,38 +172,17 @@ class RegionSender:
             if not builder.append(MARKS, VIEW_MARK, view_mark(self._view_marks[0])):
                 return self.next_frame
             self._view_marks.popleft()
-        ready, packed = self._ready, self._packed
-        while ready:
-            group = ready[0]
-            outbox = self._outboxes[group]
-            waiting, was_cut = outbox.size, outbox.is_cut
-            # A group that ended the last frame with a piece of a message ends its turn with the rest of it.
-            packed.append((group, outbox.fill(builder, rest_only=was_cut and len(ready) > 1)))
-            self.waiting_bytes -= waiting - outbox.size
-            if not outbox:
-                ready.popleft()
-                # Thousands of groups that are silent now must not keep an empty box each.
-                del self._outboxes[group]
-            elif outbox.is_cut:
-                # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
-                # but one that takes many frames shares them with the other groups.
-                if was_cut:
-                    ready.rotate(-1)
-                break
-            else:
-                ready.rotate(-1)
-                if not was_cut:
-                    break
-        if self.closing and not ready and builder.append(MARKS, END_MARK, END):
+        self._packed, taken = self.outboxes.fill(builder)
+        self.waiting_bytes -= taken
+        if self.closing and not self.outboxes and builder.append(MARKS, END_MARK, END):
             self.closed = True
         return self.next_frame
 
-    def sealed(self, data: bytes, now_ns: int) -> None:
-        """Keep the frame that was just packed until it is stable."""
+    def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
+        """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
         self._frames.append(data)
         self._window_bytes += len(data)
-        self._stops.append(self._packed)
-        self._packed = []
+        self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns
@@ -221,7 +225,7 @@ class RegionSender:
                 before_ns = self._resent_ns.get(number)
                 if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
                     self._resent_ns[number] = now_ns
-                    found.append(self._frames[number - self.confirmed])
+                    found.append(self._frame(number))
                     if len(found) == frames_max:
                         return found
         return found
@@ -233,13 +237,22 @@ class RegionSender:
             for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
                 if len(found) == frames_max:
                     return found
-                found.append((number, self._frames[number - self.confirmed]))
+                found.append((number, self._frame(number)))
         return found
+
+    def _frame(self, number: int) -> bytes:
+        """Find a kept frame; one for several streams gets the label of this one."""
+        data = self._frames[number - self.confirmed]
+        if data[1] != Kind.SPREAD:
+            return data
+        own = relabel(data, *self.key)
+        assert own is not None, "the frame was sealed for this stream too"
+        return own
 
     @property
     def is_done(self) -> bool:
         """Nothing waits, everything sent is at every member, and nothing new will come."""
-        quiet = not self._ready and self.confirmed == self.next_frame
+        quiet = not self.outboxes and self.confirmed == self.next_frame
         return self.closing and quiet and (self.closed or not self.next_frame)
 
     def on_heartbeat_due(self, now_ns: int) -> None:

@@ -17,14 +17,12 @@ from vivum.observe.counters import Counters
 from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.feeds import Feed
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.hybrid import Spreading
+from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport
-
-ViewKey = tuple[int, int]
-"""A region view: region and view."""
 
 ENDED_MAX = 4096
 """Ends of streams that are remembered; a region view so many changes ago was replaced since."""
@@ -46,6 +44,7 @@ class Sending:
         self._feeds: dict[GroupId, Feed] = {}
         self._ended: dict[ViewKey, int] = {}
         self._ready: dict[ViewKey, None] = {}
+        self._spreading = Spreading(self._ready, counters)
         # Streams that wait for their rate, and until when.
         self._paced: dict[ViewKey, int] = {}
         self._pending_high = 0
@@ -71,15 +70,21 @@ class Sending:
         size: int,
         streams: tuple[RegionSender, ...],
         view: ViewNumber,
+        channel: Channel | None = None,
     ) -> int:
-        """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
+        """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number.
+
+        With a channel they go the hybrid way: there, in frames for all streams.
+        """
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
             raise NotNowError(
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
                 f"waiting_bytes_max={self._settings.waiting_bytes_max}: wait until some are sent"
             )
+        spread = self._spreading.route(group, streams, channel)
+        in_spread = self._spreading.pending_bytes(group)
         for stream in streams:
-            waiting = stream.pending_bytes(group)
+            waiting = stream.pending_bytes(group) + in_spread
             if waiting and waiting + size > self._settings.pending_bytes_max:
                 raise NotNowError(
                     f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
@@ -88,11 +93,15 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams, view, size, self.slow.get(group, SlowMembers.ISOLATE))
+        first = feed.send(payloads, streams, view, size, self.slow.get(group, SlowMembers.ISOLATE), spread)
         self._waiting_bytes += size * len(streams)
+        in_spread = self._spreading.pending_bytes(group)
         for stream in streams:
-            self._ready[stream.key] = None
-            self._measure(stream.pending_bytes(group))
+            if spread is None:
+                self._ready[stream.key] = None
+            self._measure(stream.pending_bytes(group) + in_spread)
+        if spread is not None:
+            self._spreading.awake(spread)
         if not streams:
             self._confirm(feed)
         return first
@@ -111,6 +120,7 @@ class Sending:
             self._confirm(self._feeds[group])
         self.send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)
+        self._spreading.wake(stream)
         if stream.can_seal:
             self._ready[stream.key] = None
 
@@ -138,6 +148,7 @@ class Sending:
         """A region view was replaced: its stream takes no new messages, and ends when what waits has gone out."""
         stream = self.streams.get(key)
         if stream is not None:
+            self._spreading.close(stream)
             stream.close(now_ns)
             if stream.can_seal:
                 self._ready[key] = None
@@ -182,6 +193,7 @@ class Sending:
         self._feeds.clear()
         self._ready.clear()
         self._paced.clear()
+        self._spreading.clear()
         self._waiting_bytes = 0
 
     # Time.
@@ -189,13 +201,14 @@ class Sending:
     def next_deadline_ns(self) -> int | None:
         """Tell when a heartbeat is due or a rate lets the next frame go."""
         times = [stream.heartbeat_at_ns for stream in self.streams.values() if stream.heartbeat_at_ns is not None]
-        return min([*times, *self._paced.values()], default=None)
+        return min([*times, *self._paced.values(), *self._spreading.deadlines_ns()], default=None)
 
     def on_timer(self, now_ns: int) -> list[RegionSender]:
         """Let paced streams go on; return the streams whose heartbeat is due."""
         for key in [key for key, ready_ns in self._paced.items() if ready_ns <= now_ns]:
             del self._paced[key]
             self._ready[key] = None
+        self._spreading.on_timer(now_ns)
         due = []
         for stream in self.streams.values():
             if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
@@ -208,33 +221,51 @@ class Sending:
     @property
     def has_data(self) -> bool:
         """Tell whether a stream could seal a frame now."""
-        return bool(self._ready)
+        return bool(self._ready) or self._spreading.has_data
 
     def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
-        """Seal frames, one from each ready stream in turn, as far as there is room."""
-        ready, builder = self._ready, self._builder
+        """Seal frames, one from each ready stream in turn, as far as there is room; between them those for several."""
         frames_left = self._settings.frames_per_output_max
-        while ready and room_bytes > 0 and frames_left:
-            key = next(iter(ready))
-            del ready[key]
-            stream = self.streams.get(key)
-            if stream is None or not stream.can_seal:
-                continue
-            ready_ns = stream.pacer.ready_ns(now_ns)
-            if ready_ns > now_ns:
-                self._paced[key] = ready_ns
-                continue
+        spreading = self._spreading
+        while self.has_data and room_bytes > 0 and frames_left > 0:
+            if self._ready:
+                size = self._seal_next(now_ns, domain, me, datagrams)
+                room_bytes -= size
+                frames_left -= size > 0
+            if spreading.has_data:
+                size, taken = spreading.seal_next(now_ns, domain, me, self._builder, datagrams)
+                self._waiting_bytes -= taken
+                room_bytes -= size
+                frames_left -= size > 0
+
+    def _seal_next(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram]) -> int:
+        """Let the next ready stream seal a frame if its window and rate allow; return the bytes to be sent."""
+        key = next(iter(self._ready))
+        del self._ready[key]
+        stream = self.streams.get(key)
+        if stream is None or not stream.can_seal:
+            return 0
+        ready_ns = stream.pacer.ready_ns(now_ns) if stream.reserved_ns is None else stream.reserved_ns
+        if ready_ns > now_ns:
+            self._paced[key] = ready_ns
+            if stream.reserved_ns is None and self._spreading.shares(stream):
+                # Frames for several streams count at once, long before they leave: so must this one, or it never could.
+                stream.reserved_ns = ready_ns
+                stream.pacer.on_sent()
+            return 0
+        if stream.reserved_ns is None:
             stream.pacer.on_sent()
-            before: Sequence[RegionSender] = ()
-            if stream.next_frame == 0:
-                before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
-            waiting = stream.waiting_bytes
-            sequence = stream.pack(builder, before)
-            self._waiting_bytes -= waiting - stream.waiting_bytes
-            data = builder.seal(Kind.DATA, domain, *me, RegionId(key[0]), ViewNumber(key[1]), sequence, now_ns)
-            stream.sealed(data, now_ns)
-            datagrams += [Datagram(where, data) for where in stream.destinations]
-            room_bytes -= len(data) * len(stream.destinations)
-            frames_left -= 1
-            if stream.can_seal:
-                ready[key] = None
+        stream.reserved_ns = None
+        before: Sequence[RegionSender] = ()
+        if stream.next_frame == 0:
+            before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
+        waiting = stream.waiting_bytes
+        sequence = stream.pack(self._builder, before)
+        self._waiting_bytes -= waiting - stream.waiting_bytes
+        data = self._builder.seal(Kind.DATA, domain, *me, RegionId(key[0]), ViewNumber(key[1]), sequence, now_ns)
+        stream.sealed(data, now_ns)
+        datagrams += [Datagram(where, data) for where in stream.destinations]
+        if stream.can_seal:
+            self._ready[key] = None
+        self._spreading.wake(stream)
+        return len(data) * len(stream.destinations)

@@ -29,6 +29,24 @@ class QsmSettings:
         why="One send reaches a whole region.",
         effect="Without it every member gets its own copy by unicast, as in clouds that know no multicast.",
     )
+    spread_channels: int = setting(
+        256,
+        unit="channels",
+        why="A budget for the whole domain: hosts and switches filter few addresses well, and thousands badly.",
+        effect="Groups on one channel hear each other and drop what is not theirs. 0: no hybrid way. At most 1,024.",
+    )
+    spread_address_cost: float = setting(
+        2.0,
+        unit="datagrams",
+        why="One more address at every member should save some datagrams of every frame.",
+        effect="More keeps multicast to each region for groups of more regions; all nodes must have the same.",
+    )
+    spread_delay_ns: int = setting(
+        300 * MILLISECOND,
+        unit="ns",
+        why="In this time all members have heard of a new configuration, and switches of a new listener.",
+        effect="Less uses the channel of a group sooner, when some members may not listen yet and need repairs.",
+    )
     ring_nodes_max: int = setting(
         25,
         unit="nodes",

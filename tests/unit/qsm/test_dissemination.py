@@ -1,0 +1,137 @@
+"""The cost model: which way the frames of a group go, and on which channels."""
+
+import pytest
+
+from qsm_worlds.streams import config
+from vivum.core.ids import GroupId
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.membership.regions import REGION_CHANNELS
+from vivum.protocols.qsm.dissemination import Cost, SpreadPlan, Way, choose_way, cost_of, spread_regions_max
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.spread import ENTRY_BYTES_MAX
+
+SETTINGS = QsmSettings()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "way"),
+    [
+        pytest.param([1], Way.UNICAST, id="nobody else"),
+        pytest.param([2], Way.UNICAST, id="one receiver: no address needed"),
+        pytest.param([1, 1], Way.UNICAST, id="one receiver, in another region"),
+        pytest.param([3], Way.PER_REGION, id="one region"),
+        pytest.param([100], Way.PER_REGION, id="one large region"),
+        pytest.param([50, 50], Way.PER_REGION, id="two large regions"),
+        pytest.param([1, 1, 1], Way.UNICAST, id="three nodes with nothing in common: an address costs more"),
+        pytest.param([2, 2, 2], Way.PER_REGION, id="three pairs"),
+        pytest.param([2, 2, 2, 2], Way.HYBRID, id="four pairs: three datagrams saved for one address"),
+        pytest.param([1] * 10, Way.HYBRID, id="ten nodes with nothing in common: the paper's application multicast"),
+        pytest.param([2] * 32, Way.HYBRID, id="many small regions"),
+        pytest.param([1] * 200, Way.UNICAST, id="more regions than the list of a frame holds, of one node each"),
+        pytest.param([5] * 200, Way.PER_REGION, id="more regions than the list of a frame holds"),
+    ],
+)
+def test_the_cheapest_way_is_chosen(sizes: list[int], way: Way) -> None:
+    assert choose_way(sizes, SETTINGS) is way
+
+
+def test_costs_are_datagrams_copies_and_addresses() -> None:
+    assert cost_of(Way.UNICAST, [2, 3], 1472) == Cost(4, 4, 0)
+    assert cost_of(Way.PER_REGION, [2, 3], 1472) == Cost(2, 4, 0)
+    # Nobody sends into the region where it is alone.
+    assert cost_of(Way.PER_REGION, [1, 1, 1], 1472) == Cost(2, 2, 0)
+    hybrid = cost_of(Way.HYBRID, [2, 3], 1472)
+    assert hybrid.addresses == 1
+    assert 1 < hybrid.datagrams < 1.01
+    assert hybrid.copies == 4 * hybrid.datagrams
+
+
+def test_a_longer_list_costs_more_frames() -> None:
+    costs = [cost_of(Way.HYBRID, [1] * regions, 1472).datagrams for regions in (2, 20, 80)]
+    assert costs == sorted(costs)
+    assert costs[-1] > 1.4
+
+
+def test_without_multicast_everything_is_unicast_and_without_channels_nothing_is_hybrid() -> None:
+    assert choose_way([2] * 10, QsmSettings(multicast=False)) is Way.UNICAST
+    assert choose_way([2] * 10, QsmSettings(spread_channels=0)) is Way.PER_REGION
+
+
+def test_dearer_addresses_keep_groups_of_more_regions_by_region() -> None:
+    for cost in (0.0, 1.0, 2.0, 5.0, 20.0):
+        settings = QsmSettings(spread_address_cost=cost)
+        ways = [choose_way([3] * regions, settings) for regions in range(2, 40)]
+        first = ways.index(Way.HYBRID)
+        # From some number of regions on, and then for all that are more.
+        assert set(ways[:first]) <= {Way.PER_REGION}
+        assert set(ways[first:]) == {Way.HYBRID}
+        assert abs(2 + first - (1 + cost)) <= 1.5
+
+
+@pytest.mark.parametrize("frame_bytes", [64, 128, 256, 1472, 9000, 60_000])
+def test_the_list_leaves_room_for_messages_whatever_the_frame(frame_bytes: int) -> None:
+    regions = spread_regions_max(frame_bytes)
+    left = frame_bytes - 40 - 16 - regions * ENTRY_BYTES_MAX - 16 - 4
+    assert left >= frame_bytes // 8 or not regions
+    assert choose_way([1] * (regions + 1), QsmSettings(frame_bytes_max=frame_bytes)) is not Way.HYBRID
+
+
+# Plans.
+
+
+def regions_of(*groups: tuple[int, ...], nodes: int = 2) -> list[RegionConfig]:
+    """Make regions 1, 2, ... that cover these ranges of groups."""
+    return [config(region, 1, nodes, bounds) for region, bounds in enumerate(groups, 1)]
+
+
+def plan(own: int, regions: list[RegionConfig], **settings: object) -> SpreadPlan:
+    return SpreadPlan(regions[own - 1], regions, QsmSettings(**{"spread_address_cost": 0.0, **settings}))  # type: ignore[arg-type]
+
+
+def test_groups_of_one_region_have_no_channel_and_those_of_several_have_one() -> None:
+    regions = regions_of((1, 5), (3, 9), (20, 30))
+    found = plan(1, regions)
+    assert [group for group in range(40) if found.channel_of(GroupId(group)) is not None] == [3, 4]
+    (channel,) = found.channels
+    assert REGION_CHANNELS <= channel < REGION_CHANNELS + 256
+
+
+def test_groups_with_the_same_regions_share_a_channel() -> None:
+    regions = regions_of((1, 5, 10, 12), (1, 20), (3, 5))
+    found = plan(1, regions)
+    assert found.channel_of(1) == found.channel_of(2) == found.channel_of(10) == found.channel_of(11)
+    assert found.channel_of(3) == found.channel_of(4) != found.channel_of(1)
+    assert found.channel_of(15) is None, "not a group of ours"
+
+
+def test_all_members_of_a_group_plan_the_same_though_they_know_different_regions() -> None:
+    everything = regions_of((1, 7), (5, 20), (2, 8, 15, 16), (15, 18), (6, 7), (100, 200))
+    near = {
+        own.region: [
+            each for each in everything if any(own.has_group(group) and each.has_group(group) for group in range(250))
+        ]
+        for own in everything
+    }
+    plans = {own.region: SpreadPlan(own, near[own.region], QsmSettings(spread_address_cost=0.0)) for own in everything}
+    for group in range(250):
+        channels = {plans[own.region].channel_of(group) for own in everything if own.has_group(group)}
+        assert len(channels) <= 1, f"group {group}"
+
+
+def test_channels_are_a_budget() -> None:
+    # 500 groups, each with a pair of regions of its own beside ours.
+    ours = config(1, 1, 2, (1, 501))
+    regions = [ours, *(config(number + 1, 1, 2, (number, number + 1)) for number in range(1, 501))]
+    assert len(SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0, spread_channels=16)).channels) <= 16
+    found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0))
+    assert 200 < len(found.channels) <= 256
+    assert not SpreadPlan(ours, regions, QsmSettings(spread_channels=0)).channels
+    found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0, spread_channels=1 << 20))
+    assert max(found.channels) < 1 << 16, "a driver has no address for more"
+
+
+def test_many_groups_with_one_region_cost_one_look() -> None:
+    ours = config(1, 1, 100, (1, 8193))
+    found = SpreadPlan(ours, [ours], SETTINGS)
+    assert not found.channels
+    assert found.channel_of(5000) is None
