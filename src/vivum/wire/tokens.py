@@ -22,7 +22,8 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     may forget; below `floor` nobody will ask any more, so caches may forget. Collected on the way: `stop` is one past
     the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
     for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
-    `slow` is what the sender wants to be done about slow members.
+    `slow` is what the sender wants to be done about slow members. `reach` and `lacking` are there when feedback of more
+    than a prefix is wanted: below `reach` every member has all frames but those that one of them is `lacking`.
     """
 
     sender: U32
@@ -36,6 +37,8 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     runner_up: U64
     behind: U64
     slow: U16 = 0
+    reach: U64 = 0
+    lacking: tuple[U64, ...] = ()
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -91,6 +94,9 @@ class Token(ControlMessage, frozen=True, tag=4):
         for each in self.streams:
             if not each.floor <= each.stable <= each.stop:
                 return "floor, stable and stop of a stream do not increase"
+            wrong = fault_of_bounds(each.lacking, limits) if each.lacking else None
+            if wrong is not None:
+                return wrong
         for request in self.requests:
             wrong = fault_of_bounds(request.bounds, limits) if request.bounds else "asks for nothing"
             if wrong is not None:
@@ -111,7 +117,8 @@ class TokenReceipt(ControlMessage, frozen=True, tag=20):
 class RegionReport(ControlMessage, frozen=True, tag=21):
     """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
 
-    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`; `sharers` is how many send.
+    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`; `sharers` is how many send;
+    `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
     """
 
     incarnation: U16
@@ -120,10 +127,13 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     missing: tuple[U64, ...]
     rate: U64
     sharers: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)] = 1
+    beyond: tuple[U64, ...] = ()
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, and a floor above what is stable."""
-        return "floor is above stable" if self.floor > self.stable else fault_of_bounds(self.missing, limits)
+        if self.floor > self.stable:
+            return "floor is above stable"
+        return fault_of_bounds(self.missing, limits) or fault_of_bounds(self.beyond, limits)
 
 
 class StreamProgress(ControlMessage, frozen=True, tag=22):

@@ -1,5 +1,6 @@
 """How what members say of a stream is put together: pure functions on the records of tokens."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,6 +9,9 @@ from vivum.core.ids import NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.qsm.placement import BLOCK_FRAMES, Placement
 from vivum.wire.tokens import NOBODY, RepairRequest, StreamRecord
+
+FEEDBACK_RANGES_MAX = 64
+"""Ranges that a record carries where feedback of more than a prefix is wanted; some 20 bytes each."""
 
 
 def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
@@ -37,7 +41,35 @@ def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
         runner_up,
         behind,
         max(one.slow, other.slow),
+        *_feedback(one, other),
     )
+
+
+def _feedback(one: StreamRecord, other: StreamRecord) -> tuple[int, tuple[int, ...]]:
+    """Put together how far members have frames, and which of these some of them lack."""
+    reach = min(one.reach, other.reach)
+    if not reach or not (one.lacking or other.lacking):
+        return reach, ()
+    lacking = RangeSet.from_bounds(one.lacking)
+    lacking.update(RangeSet.from_bounds(other.lacking))
+    lacking.discard_range(reach, 1 << 64)
+    return limited(reach, lacking, FEEDBACK_RANGES_MAX)
+
+
+def limited(reach: int, lacking: RangeSet, ranges_max: int) -> tuple[int, tuple[int, ...]]:
+    """Keep so many ranges; of what is above them nothing is said."""
+    if lacking.range_count > ranges_max:
+        reach = lacking.bounds()[2 * ranges_max]
+        lacking = lacking.lowest(ranges_max)
+    return reach, tuple(lacking.bounds())
+
+
+def beyond(stable: int, reach: int, lacking: Sequence[int]) -> tuple[int, ...]:
+    """Tell which frames above the stable point every member has."""
+    found = RangeSet()
+    found.add_range(stable, reach)
+    found.difference_update(RangeSet.from_bounds(lacking))
+    return tuple(found.bounds())
 
 
 def _lower(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
+from vivum.protocols.qsm.aggregate import limited
 from vivum.protocols.qsm.placement import Placement
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
@@ -266,6 +267,12 @@ class StreamReceiver:
         # The lowest ones: they hold up what came behind them.
         self._asked = wanted.head(frames_max).lowest(ranges_max)
         return self._asked.copy(), lost
+
+    def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
+        """Tell below which number all frames are here, but for some ranges, and these."""
+        lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
+        lacking.discard_range(self._highest, 1 << 64)
+        return limited(self._highest, lacking, ranges_max)
 
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
         """Find frames in the cache that somebody asks for."""

@@ -11,7 +11,7 @@ from zlib import crc32
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output, Priority
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Delivery, Output
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
@@ -25,13 +25,13 @@ from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.listening import Listening
+from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
 from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, measure, resend
-from vivum.wire.control import encode_control
-from vivum.wire.fields import ControlMessage
+from vivum.protocols.qsm.speaking import Speaker
+from vivum.wire.codec import Frame, measure
 from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -69,6 +69,7 @@ class QsmMachine:
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
         self.sending = Sending(self.settings, self.limits, gate.counters)
+        self._speaker = Speaker(gate, self.limits, self.sending)
         self._gate = gate
         self._listening = Listening(self.settings)
         self._now_ns = 0
@@ -77,6 +78,7 @@ class QsmMachine:
         self._joiner = Joiner(self.limits, self.counters)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
+        self._memory_watch = MemoryWatch(self.settings)
         self._health = LocalHealth(HOUSEKEEPING_NS, 10 * HOUSEKEEPING_NS)
         self._output = Output()
         self._progress: list[RegionSender] = []
@@ -85,6 +87,16 @@ class QsmMachine:
         self._routes: dict[GroupId, Route] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
+
+    def memory(self) -> MemoryHeld:
+        """Tell what is kept in memory. Adds it up: not for every datagram."""
+        waiting = self.sending.waiting_bytes
+        return measure_memory(waiting, self.sending.streams.values(), self.regions.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of messages and frames that are kept."""
+        return self.memory().total_bytes
 
     @property
     def member(self) -> Member | None:
@@ -416,6 +428,7 @@ class QsmMachine:
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
         self.sending.retire(now_ns, self.regions.keys())
+        self._output.events += self._memory_watch.look(self.sending.streams.values(), self.regions.values())
         self._output.events += self._listening.update(self._now_ns, self.regions.values())
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
@@ -450,9 +463,10 @@ class QsmMachine:
         if me is not None:
             for region in self.regions.values():
                 if region.has_messages:
-                    self._make_control(now_ns, me, region, datagrams)
+                    self._speaker.speak_for(now_ns, me, region, self.client.endpoints, datagrams)
             if self._progress:
-                self._make_progress(me, datagrams)
+                self._speaker.tell_progress(now_ns, me, self._progress, datagrams)
+                self._progress.clear()
             datagrams += self.sending.repairs
             self.sending.repairs.clear()
             if self.sending.has_data:
@@ -467,44 +481,3 @@ class QsmMachine:
             return EMPTY_OUTPUT
         self._output = Output()
         return output
-
-    def _make_control(self, now_ns: int, me: Member, region: RegionMember, datagrams: list[Datagram]) -> None:
-        endpoints = self.client.endpoints
-        for node, message in region.take_messages(now_ns):
-            if node in endpoints:
-                datagrams.append(self._control(me, Kind.TOKEN, region.config, message, endpoints[node]))
-        for sender, report in region.reports:
-            if sender == me:
-                if region.own is not None:
-                    self.sending.on_report(now_ns, region.own, report)
-            elif sender.node in endpoints:
-                self.counters.acks_sent += 1
-                datagrams.append(self._control(me, Kind.ACK, region.config, report, endpoints[sender.node]))
-        region.reports.clear()
-        desk = region.desk
-        for node, frame in desk.repairs:
-            if node in endpoints:
-                data = frame if isinstance(frame, bytes) else frame.to_bytes()
-                self.sending.repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
-                self.counters.repairs_sent += 1
-        desk.repairs.clear()
-        if desk.for_all:
-            if region.own is not None:
-                self.sending.send_again(now_ns, region.own, desk.for_all.bounds())
-            desk.for_all.clear()
-
-    def _make_progress(self, me: Member, datagrams: list[Datagram]) -> None:
-        for stream in self._progress:
-            self.counters.heartbeats_sent += 1
-            body = StreamProgress(stream.next_frame, stream.closed)
-            for where in stream.destinations:
-                datagrams.append(self._control(me, Kind.HEARTBEAT, stream.config, body, where))
-        self._progress.clear()
-
-    def _control(
-        self, me: Member, kind: Kind, config: RegionConfig, body: ControlMessage, destination: Endpoint | int
-    ) -> Datagram:
-        data = encode_control(
-            kind, self._gate.domain, *me, config.region, config.view, self._now_ns, body, limits=self.limits
-        )
-        return Datagram(destination, data, Priority.CONTROL)  # type: ignore[arg-type]

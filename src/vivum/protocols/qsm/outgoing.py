@@ -76,6 +76,8 @@ class RegionSender:
         # Bytes of the frames in the window, and how many there may be.
         self._window_bytes = 0
         self._window_bytes_max = settings.window_bytes
+        # Frames of it that every member has, though one before them is still missing somewhere.
+        self._ahead = 0
         # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
         self.slow = SlowMembers.ISOLATE
         self._told = SlowMembers.ISOLATE
@@ -139,7 +141,7 @@ class RegionSender:
 
     def has_room(self, by: object = None) -> bool:
         """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
-        unstable = self.next_frame - self.first
+        unstable = self.next_frame - self.first - self._ahead
         if unstable and self._window_bytes >= self._window_bytes_max:
             return False
         room = self._settings.window_frames - unstable
@@ -194,10 +196,11 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, stable: int, floor: int, sharers: int = 1) -> set[GroupId]:
+    def on_report(self, stable: int, floor: int, sharers: int = 1, beyond: Sequence[int] = ()) -> set[GroupId]:
         """Open the window, forget what every member has; return the groups of which all members have more now.
 
-        `sharers` are all that send into the region: the buffers of its members are for all of them.
+        `sharers` are all that send into the region: the buffers of its members are for all of them. Frames in the
+        ranges `beyond` are stable too, behind a gap: they are kept, but leave the window.
         """
         changed: set[GroupId] = set()
         self._window_bytes_max = self._settings.window_bytes // sharers
@@ -206,6 +209,10 @@ class RegionSender:
             left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
             self._window_bytes -= sum(map(len, left))
             self.first = first
+        ahead = RangeSet.from_bounds(beyond)
+        ahead.discard_range(0, self.first)
+        ahead.discard_range(self.next_frame, 1 << 64)
+        self._ahead = ahead.count()
         while self.confirmed < min(floor, self.first):
             self._frames.popleft()
             self._resent_ns.pop(self.confirmed, None)

@@ -15,7 +15,7 @@ from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.aggregate import merge
+from vivum.protocols.qsm.aggregate import beyond, merge
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
@@ -297,13 +297,16 @@ class RegionMember:
         records = []
         for sender, stream in self.streams.items():
             record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed, stream.slow)
+            if self._settings.feedback_ranges:
+                reach, lacking = stream.feedback(self._settings.feedback_ranges)
+                record = msgspec.structs.replace(record, reach=reach, lacking=lacking)
             if stream.given_up_at is not None:
                 record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:
-            records.append(
-                self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed, self.own.slow)
-            )
+            own = self.own
+            record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
+            records.append(msgspec.structs.replace(record, reach=own.next_frame))
         return records
 
     def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
@@ -411,7 +414,9 @@ class RegionMember:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
                 rate = share(self._allowed, self._active)
-                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, rate, self._active)))
+                ranges = beyond(verdict.stable, record.reach, record.lacking) if record.reach else ()
+                report = RegionReport(sender.incarnation, *now, bounds, rate, self._active, ranges)
+                self.reports.append((sender, report))
         self._asking.clear()
 
     @property

@@ -50,6 +50,11 @@ class Sending:
         self._pending_high = 0
         self._waiting_bytes = 0
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of messages that wait, once for each stream that they go into."""
+        return self._waiting_bytes
+
     # From the application.
 
     def open(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel]) -> RegionSender:
@@ -116,7 +121,7 @@ class Sending:
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report.stable, report.floor, report.sharers):
+        for group in stream.on_report(report.stable, report.floor, report.sharers, report.beyond):
             self._confirm(self._feeds[group])
         self.send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)

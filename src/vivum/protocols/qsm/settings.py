@@ -1,7 +1,9 @@
 """Settings of QSM."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
@@ -118,6 +120,12 @@ class QsmSettings:
         unit="ns",
         why="A third of a window at full rate on a 100 Mb/s link.",
         effect="More leaves more frames unacknowledged; less costs tokens.",
+    )
+    feedback_ranges: Annotated[int, msgspec.Meta(ge=0, le=64)] = setting(
+        0,
+        unit="ranges",
+        why="A single number is enough: the lowest prefix (seed 004, section 5.1, where more made things worse).",
+        effect="With more, tokens and reports tell also of frames behind gaps, which then leave the sender's window.",
     )
     hop_timeout_ns: int = setting(
         10 * MILLISECOND,
