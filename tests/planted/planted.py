@@ -240,6 +240,33 @@ def view_without_its_own_member() -> Planted:
     return Planted(history.records, "view_agreement", (wrong,))
 
 
+def delivery_as_one_of_another_view() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = _started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    sent = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    for life in lives:
+        history.view(life, 2, *lives)
+    late = history.deliver("2.1", "1.1", 1, view=2)
+    also = frozenset({"virtual_synchrony"})
+    return Planted(history.records, "view_agreement", (sent, late), also)
+
+
+def message_sent_in_a_view_that_is_over() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = _started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    for life in lives:
+        installed = history.view(life, 2, *lives)
+    sent = history.send("2.1", 1, view=1)
+    for life in lives:
+        history.deliver(life, "2.1", 1, view=1)
+    return Planted(history.records, "view_agreement", (installed, sent), frozenset({"virtual_synchrony"}))
+
+
 # Virtual synchrony.
 
 
@@ -280,7 +307,7 @@ def delivery_in_a_view_that_ended() -> Planted:
     history.send("1.1", 1, view=2)
     history.deliver("1.1", "1.1", 1, view=2)
     late = history.deliver("2.1", "1.1", 1, view=1)
-    return Planted(history.records, "virtual_synchrony", (installed, late))
+    return Planted(history.records, "virtual_synchrony", (installed, late), frozenset({"view_agreement"}))
 
 
 # Bounded queues.
@@ -315,7 +342,46 @@ def stable_message_of_a_dead_sender_missing() -> Planted:
     return Planted(history.records, "all_delivered", (sent, joined))
 
 
+def message_of_a_view_that_the_receiver_jumped_over() -> Planted:
+    """2 joined in view 1 and never heard of it; 1 was in it, sent in it, and 2 began with view 2."""
+    history = _started("1.1")
+    history.view("1.1", 1, "1.1", "2.1")
+    joined = history.join("2.1")
+    history.view("2.1", 2, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 2, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=2)
+    # One who went the same way has what the other lacks; it is the beginning of a stay, so FIFO has no hole.
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def message_of_a_view_that_nobody_installed() -> Planted:
+    """2 stands in view 1. 1 sends in view 3, of which no record tells; 2 never has it."""
+    history = _started("1.1")
+    joined = history.join("2.1")
+    history.view("2.1", 1, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=3)
+    history.deliver("1.1", "1.1", 1, view=3)
+    return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
+
+
 # Correct histories.
+
+
+def message_of_a_view_of_the_stay_before() -> Planted:
+    """2 was in view 1, left, and came back in view 3; 1 did not know it and sent in view 1 to the stay before."""
+    history = _started("1.1", "2.1")
+    for life in ("1.1", "2.1"):
+        history.view(life, 1, "1.1", "2.1")
+    history.leave("2.1")
+    history.join("2.1")
+    history.view("2.1", 3, "1.1", "2.1")
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 3, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=3)
+    return Planted(history.records)
 
 
 def everything_in_order() -> Planted:
@@ -440,11 +506,15 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     same_view_other_rank,
     view_number_goes_back,
     view_without_its_own_member,
+    delivery_as_one_of_another_view,
+    message_sent_in_a_view_that_is_over,
     survivors_differ,
     reported_loss_is_no_excuse,
     delivery_in_a_view_that_ended,
     queue_over_its_limit,
     message_that_silently_vanished,
+    message_of_a_view_that_the_receiver_jumped_over,
+    message_of_a_view_that_nobody_installed,
     stable_message_of_a_dead_sender_missing,
 ]
 """Every planted violation."""
@@ -455,6 +525,7 @@ CORRECT: list[Callable[[], Planted]] = [
     new_life_is_given_the_messages_of_the_old_one_again,
     late_joiner,
     leave_and_join_again,
+    message_of_a_view_of_the_stay_before,
     losses_reported,
     survivors_agree,
 ]

@@ -3,7 +3,9 @@ network healed.
 
 A message is owed to every stay that began before the send and lasts to the end of the run, in a life that lasts
 to the end. The sender owes it to itself too if it is in the group. Where the view that the message was sent in
-was installed by anybody, only its members are owed it, and not in a later stay. A debt is paid by delivery in that
+was installed by anybody, only its members are owed it: in their first stay whether they installed that view or
+jumped over it; in a later stay only from its own first view on, since before that they were members by the stay
+before. A view that nobody installed binds those who had come to an earlier one. A debt is paid by delivery in that
 stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender that names the receiver or, as node 0,
 nobody. Messages of a life that ended are owed only if it had reported them as `MessagesStable`: who crashed
 cannot tell any more.
@@ -35,11 +37,12 @@ from vivum.observe.trace import (
 class _Stay:
     """A stay that lasts so far: when it began, and what it was given or told, by sender's life."""
 
-    __slots__ = ("began", "first_view", "had", "joined")
+    __slots__ = ("began", "first_view", "had", "is_first", "joined")
 
-    def __init__(self, joined: GroupJoined, began: int) -> None:
+    def __init__(self, joined: GroupJoined, began: int, is_first: bool) -> None:
         self.joined = joined
         self.began = began
+        self.is_first = is_first
         self.first_view = 0
         self.had: dict[tuple[int, int], RangeSet] = {}
 
@@ -67,6 +70,7 @@ class AllDelivered(Checker):
         self._stays: dict[tuple[int, int, int], _Stay] = {}
         self._streams: dict[tuple[int, int, int], _Stream] = {}
         self._ended: set[tuple[int, int]] = set()
+        self._joined_before: set[tuple[int, int, int]] = set()
         self._alive: dict[int, int] = {}
         self._views: dict[tuple[int, int], frozenset[str]] = {}
         self._recent_sends: deque[MessageSent] = deque(maxlen=WITNESSES_RECENT_MAX)
@@ -85,7 +89,9 @@ class AllDelivered(Checker):
     def on_group_joined(self, record: GroupJoined) -> None:
         """Begin a stay."""
         self._joins += 1
-        self._stays[record.node, record.incarnation, record.group] = _Stay(record, self._joins)
+        key = (record.node, record.incarnation, record.group)
+        self._stays[key] = _Stay(record, self._joins, key not in self._joined_before)
+        self._joined_before.add(key)
 
     def on_group_left(self, record: GroupLeft) -> None:
         """End a stay; nothing is owed to it any more."""
@@ -156,7 +162,10 @@ class AllDelivered(Checker):
         owed = RangeSet()
         for (joins, view), sent in stream.sent.items():
             members = self._views.get((group, view))
-            if joins >= stay.began and (members is None or (receiver in members and view >= stay.first_view)):
+            if joins < stay.began:
+                continue
+            is_of_this_stay = view >= stay.first_view or (stay.is_first and members is not None)
+            if is_of_this_stay and (members is None or receiver in members):
                 owed.update(sent)
         for node in (0, stay.joined.node):
             if node in stream.failed:

@@ -6,7 +6,7 @@ The simulator and the runtime both build their nodes here, so that they drive th
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,12 +17,15 @@ from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.membership.place import ServicePlace
+from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.gate import Gate, domain_tag
+
+T = TypeVar("T")
 
 MakeNode = Callable[[Member, Mapping[NodeId, Endpoint], Any, Random, Tracer | None], Node]
 
@@ -34,20 +37,25 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
-    make_service: Callable[[Member], Node] | None = None
+    make_service: Callable[[Member, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one."""
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
-        known = [each.name for each, _ in settings_of(self.settings)]
-        for name in values:
-            if name not in known:
-                raise UsageError(f"{name}: unknown setting; allowed: {', '.join(known)}")
-        try:
-            return msgspec.convert(dict(values), self.settings)
-        except msgspec.ValidationError as error:
-            what, _, name = str(error).partition(" - at `$.")
-            raise UsageError(f"{name.rstrip('`')}: {what}") from error
+        return make_settings(self.settings, values)
+
+
+def make_settings(group: type[T], values: Mapping[str, Any]) -> T:
+    """Make a group of settings from a table; raises `UsageError` that names the wrong one."""
+    known = [each.name for each, _ in settings_of(group)]
+    for name in values:
+        if name not in known:
+            raise UsageError(f"{name}: unknown setting; allowed: {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(values), group)
+    except msgspec.ValidationError as error:
+        what, _, name = str(error).partition(" - at `$.")
+        raise UsageError(f"{name.rstrip('`')}: {what}") from error
 
 
 def _make_reference_node(
@@ -75,16 +83,20 @@ def _make_qsm_node(
     gate = Gate(domain_tag("sim"), counters, nobody, trace)
     # Every start of the process is a new life to the service, whatever number it will give it.
     name = f"node {member.node}, start {member.incarnation}"
-    services = [endpoints[SERVICE_NODE]]
+    # Any node can tell where the service is, if the first one is not there any more.
+    services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
     machine = QsmMachine(client, gate, settings, trace=trace)
-    return Node(nobody, gate, [machine], counters, trace, identity=lambda: machine.identity or nobody)
+    place = ServicePlace(gate, client)
+    return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
 
 
-def _make_service_node(member: Member) -> Node:
+def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     counters = Counters()
     gate = Gate(domain_tag("sim"), counters, member)
-    return Node(member, gate, [ServiceMachine(member, gate)], counters)
+    # A service that comes back has lost its state: it can only tell who went on.
+    place = ServicePlace(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
+    return Node(member, gate, [place], counters)
 
 
 SERVICE_NODE = NodeId(1_000_000)

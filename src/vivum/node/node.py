@@ -20,7 +20,7 @@ from vivum.observe.trace import (
     Tracer,
 )
 from vivum.protocols.commands import GapReported, QueueGrew, SendConfirmed, SendFailed
-from vivum.protocols.contract import ProtocolMachine
+from vivum.protocols.contract import KeepsMemory, ProtocolMachine
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -110,6 +110,11 @@ class Node:
             if protocol.has_data:
                 return True
         return False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of messages and frames that the protocols keep. Adds them up: not for every datagram."""
+        return sum(protocol.held_bytes for protocol in self._protocols if isinstance(protocol, KeepsMemory))
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
         """Gather the output of all protocols, most urgent datagrams first."""

@@ -38,6 +38,9 @@ class Counters:
     messages_stable: int = _counter("messages", "Own messages that every member is known to have")
     messages_failed: int = _counter("messages", "Own messages reported to the application as failed")
     messages_lost: int = _counter("messages", "Messages of others that can no longer be had; the application was told")
+    messages_filtered: int = _counter(
+        "messages", "Messages, or pieces of large ones, of groups that the node is not in; heard in a merged region"
+    )
     joins_refused: int = _counter("messages", "Large messages refused: over a limit, or fragments out of order")
     # Reliability.
     frames_duplicate: int = _counter("frames", "Data frames that had been received before; dropped")

@@ -4,7 +4,7 @@ The node opens datagrams at one gate and hands each frame to the protocol that r
 never sees bytes that do not decode. All else is as in `vivum.core.machine`.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
@@ -41,4 +41,14 @@ class ProtocolMachine(Protocol):
     @property
     def has_data(self) -> bool:
         """Tell whether new data could be sealed now if there were room."""
+        ...
+
+
+@runtime_checkable
+class KeepsMemory(Protocol):
+    """A protocol that keeps messages or frames, and tells how much."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are kept now."""
         ...

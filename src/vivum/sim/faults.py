@@ -30,7 +30,8 @@ class FaultInjector:
         self._scheduler = scheduler
         self._network = network
         self._hosts = hosts
-        # The configuration service does not fail by itself, but links to it do, and it is on one side of a partition.
+        # Links to the configuration service fail too, and it is on one side of a partition.
+        self._service = service
         self._everyone = {**hosts, **({service.node_id: service} if service is not None else {})}
         self._stop_ns = stop_ns
         self._trace = trace
@@ -38,6 +39,7 @@ class FaultInjector:
         self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
+            "service_crash": lambda fault, _: self._crash(fault, [self._service] if self._service is not None else []),
             "restart": self._restart,
             "pause": self._pause,
             "slow": self._slow,

@@ -25,6 +25,9 @@ from vivum.wire.kinds import kind_name, priority_of
 QUANTUM_NS = 1 * MILLISECOND
 """How long a host handles what it has drained before it looks at its socket again (seed 004 allowed 50 ms of I/O)."""
 
+WEIGH_NS = 10 * MILLISECOND
+"""How often a host whose work gets dearer with memory looks how much it holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostProfile:
@@ -34,6 +37,8 @@ class HostProfile:
     send_cost_ns: int
     socket_bytes_max: int
     inbox_bytes_max: int
+    memory_cost: float = 0.0
+    """Share by which handling is dearer for each megabyte that the node holds."""
 
 
 class Host:
@@ -77,6 +82,8 @@ class Host:
         self._socket_bytes_high = 0
         self._inbox: tuple[deque[Packet], ...] = (deque(), deque(), deque())
         self._inbox_bytes = 0
+        self._weight = 1.0
+        self._weighed_ns = -WEIGH_NS
         self.port = network.attach(self, rng)
 
     # Life and death.
@@ -231,7 +238,19 @@ class Host:
                 FrameReceived(now_ns, self.node_id, self.incarnation, str(source), kind_name(data), len(data))
             )
         self.node.on_datagram(self.clock.local_ns(now_ns), source, data)
-        return self.profile.receive_cost_ns * self.slowness
+        return self._dearer(self.profile.receive_cost_ns)
+
+    def _dearer(self, cost_ns: int) -> int:
+        """What a piece of work costs on a host that is slow, or holds much."""
+        cost_ns *= self.slowness
+        if not self.profile.memory_cost:
+            return cost_ns
+        now_ns = self._scheduler.now_ns
+        if now_ns - self._weighed_ns >= WEIGH_NS:
+            assert self.node is not None
+            self._weighed_ns = now_ns
+            self._weight = 1.0 + self.profile.memory_cost * self.node.held_bytes / 1e6
+        return round(cost_ns * self._weight)
 
     def _after_handling(self, cost_ns: int) -> None:
         """Pull what the node has to say, be busy for as long as all this takes, and see when to go on."""
@@ -267,7 +286,7 @@ class Host:
 
     def _send(self, output: Output, done_ns: int) -> tuple[int, int]:
         """Hand datagrams to the interface one after the other; return their bytes and when the last is handed over."""
-        cost_ns = self.profile.send_cost_ns * self.slowness
+        cost_ns = self._dearer(self.profile.send_cost_ns)
         sent_bytes = 0
         for datagram in output.datagrams:
             done_ns += cost_ns

@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 from vivum.checkers.registry import CHECKERS
 from vivum.core.errors import UsageError
 from vivum.core.time import parse_duration_ns
-from vivum.node.build import PROTOCOLS
+from vivum.node.build import PROTOCOLS, make_settings
+from vivum.protocols.membership.settings import ServiceSettings
 
 Probability = Annotated[float, Meta(ge=0, lt=1)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -58,12 +59,16 @@ class NetworkSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class HostSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """The computers: the defaults handle about 10,000 datagrams/s, as those of seed 004 did."""
+    """The computers: the defaults handle about 10,000 datagrams/s, as those of seed 004 did.
+
+    `memory_cost` makes handling dearer by this share for each megabyte that the node holds, as allocators do.
+    """
 
     receive_cost: Duration = Duration(90_000)
     send_cost: Duration = Duration(20_000)
     socket_bytes: Positive = 212_992
     inbox_bytes: Positive = 1_048_576
+    memory_cost: Annotated[float, Meta(ge=0, le=10)] = 0.0
     clock_offset: Duration = Duration(0)
     clock_drift_ppm: Annotated[int, Meta(ge=0, le=10_000)] = 0
 
@@ -91,6 +96,7 @@ class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 FaultKind = Literal[
     "crash",
+    "service_crash",
     "restart",
     "pause",
     "slow",
@@ -109,6 +115,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them.
 
     `leave` and `join` are no faults, but as hard: applications leave or join `groups`, for good or for a time.
+    `service_crash` ends the configuration service, whose state is lost; a standby must go on.
     """
 
     kind: FaultKind
@@ -133,6 +140,7 @@ class Scenario(Struct, forbid_unknown_fields=True, frozen=True):
     protocol: str = "reference"
     checkers: tuple[str, ...] = ("no_duplicate", "no_creation", "fifo", "bounded_queues")
     settings: dict[str, Any] = {}
+    service: dict[str, Any] = {}
     network: NetworkSpec = NetworkSpec()
     host: HostSpec = HostSpec()
     groups: GroupsSpec = GroupsSpec()
@@ -270,6 +278,8 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.kind in ("leave", "join") and not fault.groups:
             refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
+        if fault.kind == "service_crash" and PROTOCOLS[scenario.protocol].make_service is None:
+            refuse(f"faults[{index}].kind", f"protocol {scenario.protocol!r} has no configuration service")
         if max(fault.groups, default=0) > scenario.groups.count:
             refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")
         if fault.every is not None and fault.every <= 0:
@@ -285,3 +295,9 @@ def _check_sense(scenario: Scenario, name: str) -> None:
         PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
     except UsageError as error:
         refuse("settings", str(error))
+    if scenario.service and PROTOCOLS[scenario.protocol].make_service is None:
+        refuse("service", f"protocol {scenario.protocol!r} has no configuration service")
+    try:
+        make_settings(ServiceSettings, scenario.service)
+    except UsageError as error:
+        refuse("service", str(error))

@@ -33,6 +33,9 @@ LIVENESS = ("all_delivered",)
 SETTLE_NS = 20 * SECOND
 """Longer than any time-out of the protocols, so that what is not whole by then never will be."""
 
+SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
+"""The same, with the time that a standby needs to take over, and to find who died with the service."""
+
 
 def make_up(seed: int, protocol: str = "reference") -> Scenario:
     """Make up the world of a seed. Protocols with a membership service get a harder one."""
@@ -89,7 +92,7 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
         faults=scenario.faults + changes,
     )
     # Slow members are mostly isolated: then most can go wrong.
-    return msgspec.structs.replace(
+    harder = msgspec.structs.replace(
         harder,
         settings={
             **harder.settings,
@@ -100,6 +103,22 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
             harder.groups, slow=rng.choice(["isolate", "isolate", "isolate", "wait", "drop"])
         ),
     )
+    return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
+
+
+def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:
+    """Let the service die in the second half. With it, one node at most: of three copies one must be left."""
+    at_ns = rng.randint(scenario.duration // 2, scenario.duration - 1)
+    lasts = rng.choice([None, Duration(rng.randint(MILLISECOND, scenario.duration))])
+    died: set[int] = set()
+    faults = [FaultSpec(kind="service_crash", at=Duration(at_ns), lasts=lasts)]
+    for fault in scenario.faults:
+        if fault.kind == "crash":
+            if len(died | set(fault.nodes)) > 1:
+                continue
+            died |= set(fault.nodes)
+        faults.append(fault)
+    return msgspec.structs.replace(scenario, faults=tuple(faults), settle=Duration(SETTLE_WITHOUT_SERVICE_NS))
 
 
 def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:

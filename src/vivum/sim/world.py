@@ -19,11 +19,12 @@ from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Command, Delivery
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.node.build import PROTOCOLS, SERVICE_NODE
+from vivum.node.build import PROTOCOLS, SERVICE_NODE, make_settings
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SlowMembers
+from vivum.protocols.membership.settings import ServiceSettings
 from vivum.sim.clock import DriftingClock
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
@@ -184,7 +185,7 @@ class World:
         clock = DriftingClock(
             rng.randint(0, spec.clock_offset), rng.randint(-spec.clock_drift_ppm, spec.clock_drift_ppm)
         )
-        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes)
+        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes, spec.memory_cost)
         host = Host(
             node,
             self.scheduler,
@@ -215,7 +216,7 @@ class World:
         entry = PROTOCOLS[self.scenario.protocol]
         if host is self.service:
             assert entry.make_service is not None
-            return entry.make_service(member)
+            return entry.make_service(member, make_settings(ServiceSettings, self.scenario.service))
         trace = self._trace
         if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
             trace = _in_true_time(trace, self.scheduler)

@@ -15,9 +15,8 @@ Rules that keep it from reading or writing past a buffer:
 cimport cython
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.ref cimport PyObject
+from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from vivum.wire._arguments cimport get_buffer, whole
@@ -31,6 +30,8 @@ from vivum.wire.kinds import Kind
 cdef extern from "Python.h":
     # Raw pointers: a payload moves from its maker into its list without reference counting in between.
     PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
+    char* raw_string "PyBytes_AS_STRING" (PyObject*) noexcept
+    int raw_resize "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
     void raw_set_item "PyList_SET_ITEM" (PyObject*, Py_ssize_t, PyObject*) noexcept
     list PyList_New(Py_ssize_t)
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
@@ -253,6 +254,8 @@ cdef void write_header(uint8_t* p, const Header* header, Py_ssize_t length) noex
 cdef class FrameBuilder:
     """A frame under construction; see the stub."""
 
+    # The frame itself, a `bytes` object that nobody else has yet, and where its bytes are. None between two frames.
+    cdef PyObject* _frame
     cdef uint8_t* _buffer
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t size
@@ -266,18 +269,19 @@ cdef class FrameBuilder:
 
     def __cinit__(self, capacity):
         self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, C_FRAME_MAX)
-        self._buffer = <uint8_t*>malloc(self.capacity)
-        if self._buffer == NULL:
-            raise MemoryError()
         self._reset()
 
     def __dealloc__(self):
-        free(self._buffer)
+        Py_XDECREF(self._frame)
 
-    cdef void _reset(self) noexcept:
+    cdef int _reset(self) except -1:
+        """Begin a frame in a `bytes` object of its own, which is cut to its size and handed over: no copy is made."""
+        self._frame = raw_bytes(NULL, self.capacity)
+        self._buffer = <uint8_t*>raw_string(self._frame)
         self.size = C_HEADER
         self.count = 0
         self._run = 0
+        return 0
 
     @property
     def empty(self):
@@ -440,18 +444,21 @@ cdef class FrameBuilder:
     def seal(self, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch=0, pad_to=0):
         cdef Header header
         cdef Py_ssize_t padded
+        cdef PyObject* made
         cdef bytes frame
-        cdef uint8_t* p
         read_header(&header, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch)
         padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
         if padded < self.size:
             padded = self.size
-        frame = PyBytes_FromStringAndSize(NULL, padded)
-        p = <uint8_t*>PyBytes_AS_STRING(frame)
-        write_header(p, &header, padded)
-        memcpy(p + C_HEADER, self._buffer + C_HEADER, self.size - C_HEADER)
-        memset(p + self.size, 0, padded - self.size)
+        write_header(self._buffer, &header, padded)
+        memset(self._buffer + self.size, 0, padded - self.size)
+        made = self._frame
+        # First: where there is no memory for the next frame, this one is as it was.
         self._reset()
+        if padded < self.capacity:
+            raw_resize(&made, padded)
+        frame = <bytes>made
+        Py_XDECREF(made)
         return frame
 
 

@@ -45,6 +45,7 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Support
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
 XOR_FRAMES_MAX = 64
@@ -147,9 +148,10 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.ACK: (Ack, RegionReport),
     Kind.HEARTBEAT: (Heartbeat, StreamProgress),
     Kind.TOKEN: (Token, TokenReceipt),
-    Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive),
+    Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive, Support),
     Kind.ORDER: (Order,),
-    Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal),
+    Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus, Candidacy),
+    Kind.REPLICA: (StateCopy, StateChanges, CopyAck, ServiceStatus),
     Kind.DISCOVERY: (Seek, Beacon, Farewell),
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),

@@ -19,6 +19,7 @@ class Kind(IntEnum):
     MEMBERSHIP = 8
     ORDER = 9
     CONFIGURATION = 10
+    REPLICA = 11
     DISCOVERY = 20
     DIRECTORY = 21
     TOPICS = 22
@@ -47,6 +48,7 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
+    Kind.REPLICA: KindInfo(Priority.CONTROL, False, "Between the configuration service and its standbys: its state"),
     Kind.DISCOVERY: KindInfo(Priority.CONTROL, False, "Who looks for the configuration service, and where it is"),
     Kind.DIRECTORY: KindInfo(Priority.CONTROL, False, "To the directory of topics: names to enter, patterns to list"),
     Kind.TOPICS: KindInfo(Priority.CONTROL, False, "From the directory of topics: groups of names, lists of topics"),

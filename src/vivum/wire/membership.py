@@ -177,15 +177,19 @@ class ConfigurationChanges(msgspec.Struct, frozen=True, array_like=True, forbid_
     """What a `Configuration` says: region views as they are now, regions that are gone, and traces that those left.
 
     `went` are pairs of an epoch and bounds of groups: a region with those groups went in that epoch, for the last
-    time. It is what numbers of group views need of regions that a node may never have known.
+    time. It is what numbers of group views need of regions that a node may never have known. `passed` are region views
+    that this node was a member of and that are over: it may not have heard of them, and others sent into them.
     """
 
     regions: tuple[RegionRecord, ...]
     gone: tuple[U32, ...]
     went: tuple[tuple[U32, tuple[GroupBound, ...]], ...]
+    passed: tuple[RegionRecord, ...] = ()
 
     def fault(self) -> str | None:
         """Tell what about the values is impossible in any state, or None."""
+        if any(a.view > b.view for a, b in pairwise(self.passed)):
+            return "views that are over are not in order"
         ids = [record.region for record in self.regions]
         if len({*ids, *self.gone}) != len(ids) + len(self.gone):
             return "a region is named twice"
@@ -193,7 +197,7 @@ class ConfigurationChanges(msgspec.Struct, frozen=True, array_like=True, forbid_
             wrong = _fault_of_groups(bounds)
             if wrong is not None:
                 return wrong
-        return next((wrong for record in self.regions if (wrong := record.fault()) is not None), None)
+        return next((wrong for record in (*self.regions, *self.passed) if (wrong := record.fault()) is not None), None)
 
 
 _encode_changes = msgspec.msgpack.Encoder().encode

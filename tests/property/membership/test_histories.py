@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from membership_net.net import MILLISECOND, SECOND, Net
+from membership_net.net import MILLISECOND, SECOND, SERVICE, Net
 from vivum.core.ids import Endpoint
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
@@ -38,12 +38,14 @@ def history(rng, length):
             yield step, rng.choice(HOSTS), rng.choice(HOSTS)
 
 
-def run(net, steps):
+def run(net, steps, *, begin=True):
     """Do what the steps say; tell what each host should have in the end, None if its process is no more."""
     wanted = {}
     for host in HOSTS:
-        net.add(host)
-        wanted[host] = RangeSet()
+        if begin:
+            net.add(host)
+        client = net.clients.get(Endpoint(host, 1))
+        wanted[host] = None if client is None else client.wanted_groups.copy()
     for step, host, detail in steps:
         client = net.clients.get(Endpoint(host, 1))
         if step == "wait":
@@ -110,25 +112,34 @@ def check_changes(changes):
     delay_ms=st.sampled_from([1, 5, 50, 400]),
     frame_bytes=st.sampled_from([60_000, 150]),
     tombstones=st.sampled_from([4096, 1]),
+    standbys=st.sampled_from([0, 2]),
 )
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_all_agree_after_any_history_over_a_bad_link(
-    regions_max, seed, length, loss, duplication, delay_ms, frame_bytes, tombstones
+    regions_max, seed, length, loss, duplication, delay_ms, frame_bytes, tombstones, standbys
 ):
     net = Net(
         seed,
-        ServiceSettings(frame_bytes_max=frame_bytes, tombstones_max=tombstones, regions_max=regions_max, waste_max=0.4),
+        ServiceSettings(
+            frame_bytes_max=frame_bytes,
+            tombstones_max=tombstones,
+            regions_max=regions_max,
+            waste_max=0.4,
+            standbys=standbys,
+        ),
     )
     net.watched = range(40)
     net.loss, net.duplication, net.delay_ns_max = loss, duplication, delay_ms * MILLISECOND
     wanted = run(net, history(Random(seed), length))
     net.run_for(SECOND)
     net.settle()
+    net.follow_service()
     net.assert_agreement()
     for host in HOSTS:
         client = net.clients.get(Endpoint(host, 1))
         if client is not None:
             check_changes(net.changes[client])
+            net.assert_saw_every_view(client)
             assert (client.member is None) == (wanted[host] is None)
             if client.member is not None:
                 assert client.groups == wanted[host], "every request was applied once, in order"
@@ -136,3 +147,50 @@ def test_all_agree_after_any_history_over_a_bad_link(
     assert {life.endpoint.host for life in net.service.lives.values()} == {
         host for host in HOSTS if wanted[host] is not None
     }
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    lengths=st.tuples(st.integers(0, 120), st.integers(0, 120)),
+    loss=st.sampled_from([0.0, 0.1, 0.2]),
+    duplication=st.sampled_from([0.0, 0.2]),
+    delay_ms=st.sampled_from([1, 5, 50]),
+    frame_bytes=st.sampled_from([60_000, 150]),
+    log_entries=st.sampled_from([4096, 3]),
+    dies=st.booleans(),
+)
+@settings(max_examples=20)
+def test_all_agree_after_any_history_in_which_the_service_dies_or_is_cut_off(
+    seed, lengths, loss, duplication, delay_ms, frame_bytes, log_entries, dies
+):
+    rng = Random(seed)
+    net = Net(seed, ServiceSettings(frame_bytes_max=frame_bytes, log_entries_max=log_entries))
+    net.seeds = [Endpoint(host, 1) for host in HOSTS]
+    net.watched = range(40)
+    net.duplication, net.delay_ns_max = duplication, delay_ms * MILLISECOND
+    quiet = [each for each in history(rng, lengths[0]) if each[0] in ("subscribe", "unsubscribe", "wait", "accuse")]
+    run(net, quiet)
+    # A standby must have had time to get its first copy; what happens before, nobody can go on from.
+    net.run_for(2 * SECOND)
+    net.loss = loss
+    run(net, [each for each in history(rng, 20) if each[0] in ("subscribe", "unsubscribe", "wait")], begin=False)
+    if dies:
+        net.kill_service()
+    else:
+        net.cut.add(SERVICE)
+    run(net, [each for each in history(rng, 20) if each[0] in ("subscribe", "unsubscribe", "wait")], begin=False)
+    net.run_for(15 * SECOND)
+    net.cut.clear()
+    wanted = run(net, history(rng, lengths[1]), begin=False)
+    net.run_for(SECOND)
+    net.settle()
+    assert len(net.serving()) == 1
+    net.follow_service()
+    net.assert_agreement()
+    for host in HOSTS:
+        client = net.clients.get(Endpoint(host, 1))
+        if client is not None:
+            check_changes(net.changes[client])
+            assert (client.member is None) == (wanted[host] is None)
+            if client.member is not None:
+                assert client.groups == wanted[host]

@@ -125,7 +125,8 @@ def test_a_batch_that_changes_no_region_is_no_epoch(service):
 
 
 def changes(service, life, known):
-    base = service.base_for(life, known)
+    life.acknowledged = known
+    base = service.base_for(life)
     return base, service.changes_for(service.regions.region_of(life.member), base)
 
 
@@ -189,7 +190,7 @@ def test_with_too_many_exact_regions_those_most_alike_are_merged():
     service.close_batch()
     assert [region.key for region in service.regions.all()] == [(0, 8), (50, 60)]
     shared, _ = service.regions.all()
-    record = service.record_of(shared)
+    record = shared.record
     assert [member.node for member in record.members] == [1, 2]
     assert record.lacks == ((1, (7, 8)),)
     # With few enough again, regions are exact again.

@@ -17,6 +17,7 @@ from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, Regio
 from vivum.core.machine import Datagram, Priority
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import NodeStarted, NodeStopped, Tracer
+from vivum.protocols.membership.allegiance import Allegiance
 from vivum.protocols.membership.assembly import Assembly
 from vivum.protocols.membership.changes import Change, Removed, Welcomed
 from vivum.protocols.membership.errands import Errands
@@ -40,6 +41,7 @@ from vivum.wire.membership import (
     Removal,
     Welcome,
 )
+from vivum.wire.standby import Candidacy, ServiceStatus, Support
 
 NAME_CHARACTERS_MAX = 240
 """Longest name of a process: leaves room for the number of a later life."""
@@ -83,9 +85,11 @@ class MembershipClient:
         self._name = name
         self._lives = 1
         self._wanted = wanted
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._gate = gate
         self._errands = Errands(services, rng, self.settings)
+        self._allegiance = Allegiance()
+        self._supports: list[tuple[Endpoint, Support]] = []
         self._view = ConfigurationView(self.settings.gone_endpoints_max)
         self._assembly = Assembly(self.settings.parts_max)
         self._changes: list[Change] = []
@@ -94,6 +98,33 @@ class MembershipClient:
         self._ghost: Member | None = None
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
+
+    # Whom it follows.
+
+    @property
+    def term(self) -> int:
+        """The term of the service that this node follows; 0 while it follows none."""
+        return self._allegiance.term
+
+    @property
+    def service_status(self) -> ServiceStatus | None:
+        """What was last told of the service, with its endpoint."""
+        return self._allegiance.status
+
+    @property
+    def supported_round(self) -> int:
+        """The last round in which this node supported a candidate."""
+        return self._allegiance.round
+
+    def is_service_silent(self, now_ns: int) -> bool:
+        """Tell whether nothing was heard of the service for so long that somebody should go on for it."""
+        return now_ns - self._allegiance.heard_ns >= self.settings.service_silence_ns
+
+    def support(self, now_ns: int, round_: int, epoch: int, candidate: Endpoint) -> bool:
+        """Support a candidate whose copy stands at an epoch, if the service is silent and no other was supported."""
+        if not self.is_service_silent(now_ns) or epoch < self.epoch:
+            return False
+        return bool(self._allegiance.support(round_, candidate))
 
     # What is known.
 
@@ -129,12 +160,17 @@ class MembershipClient:
         """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
         return self._view.group_view(group)
 
+    def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
+        """Remember where a node is that sends into a region view of ours, and that no configuration told of."""
+        self._view.note_endpoint(node, endpoint)
+
     # What the owner asks for.
 
     def start(self, now_ns: int) -> None:
         """Ask for a place in the domain."""
         if self.state is not ClientState.IDLE:
             raise UsageError(f"the client was started before and {self.state.value}; make a new one")
+        self._allegiance.heard_ns = now_ns
         self._become_joining(now_ns)
 
     def subscribe(self, now_ns: int, groups: RangeSet) -> None:
@@ -169,6 +205,9 @@ class MembershipClient:
     def serve_by(self, now_ns: int, services: Sequence[Endpoint]) -> None:
         """Speak with other services from now on. A life given by a former one ends, and a new one begins there."""
         self._errands.replace_services(services)
+        # Terms of one history say nothing about another.
+        self._allegiance = Allegiance()
+        self._allegiance.heard_ns = now_ns
         if self.state in (ClientState.JOINING, ClientState.JOINED):
             self._become_removed(now_ns)
 
@@ -241,27 +280,71 @@ class MembershipClient:
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of kind CONFIGURATION: refuse what makes no sense now, then act."""
-        if not self._errands.knows(source):
+        if not self._errands.knows(source) and source not in self._view.endpoints.values():
             self._gate.refuse_state(now_ns, source, frame, "not from a configuration service that this node knows")
             return
         body = self._gate.decode(now_ns, source, frame)
         if body is None:
             return
-        match body:
-            case Welcome():
-                cause = self._on_welcome(now_ns, body)
-            case Removal():
-                cause = self._on_removal(now_ns, body)
-            case Probe():
-                cause = self._on_probe(body)
-            case Configuration():
-                cause = self._on_configuration(now_ns, body)
-            case _:
-                cause = "not a message of the configuration service"
+        if isinstance(body, ServiceStatus):
+            cause = self._on_status(now_ns, source, body)
+        elif isinstance(body, Candidacy):
+            cause = self._on_candidacy(now_ns, source, body)
+        else:
+            cause = self._allegiance.fault_of_term(frame.view, self.member is not None)
+            if cause is None:
+                cause = self._on_word(now_ns, body)
+                if cause is None:
+                    self._hear(now_ns, source)
         if cause is not None:
             self._gate.refuse_state(now_ns, source, frame, cause)
-        else:
-            self._errands.on_answer(source)
+
+    def _hear(self, now_ns: int, source: Endpoint) -> None:
+        """The service speaks: stay with it, and be in no hurry to ask whether it is there."""
+        self._allegiance.heard_ns = now_ns
+        self._errands.on_answer(source)
+        if self.state is ClientState.JOINED:
+            self._errands.timers.set("keepalive", now_ns + self._errands.spread(self.settings.keepalive_ns))
+
+    def _on_status(self, now_ns: int, source: Endpoint, body: ServiceStatus) -> str | None:
+        if body.term < self.term:
+            return "tells of a service that was replaced"
+        is_new = body.term > self.term
+        lost = is_new and self.member is not None and not self._allegiance.is_of_its_history(body, self.epoch)
+        service = self._allegiance.adopt(source, body)
+        self._errands.learn(service, [Endpoint(each.host, each.port) for each in body.standbys])
+        if service == source:
+            self._hear(now_ns, source)
+        if lost and self.state is ClientState.JOINED:
+            # It followed another service too long, and stands where this one never was.
+            self._become_removed(now_ns)
+        elif is_new and self.state is ClientState.JOINED:
+            self._errands.say("ack")
+        return None
+
+    def _on_candidacy(self, now_ns: int, source: Endpoint, body: Candidacy) -> str | None:
+        if not self.is_service_silent(now_ns):
+            return "asks for support while the service speaks"
+        if body.epoch < self.epoch:
+            return "asks for support and knows less than this node"
+        granted = self._allegiance.support(body.round, source)
+        if granted is None:
+            return "asks for support in a round that is over"
+        self._supports.append((source, Support(body.round, granted)))
+        return None
+
+    def _on_word(self, now_ns: int, body: ControlMessage) -> str | None:
+        match body:
+            case Welcome():
+                return self._on_welcome(now_ns, body)
+            case Removal():
+                return self._on_removal(now_ns, body)
+            case Probe():
+                return self._on_probe(body)
+            case Configuration():
+                return self._on_configuration(now_ns, body)
+            case _:
+                return "not a message of the configuration service"
 
     def _on_welcome(self, now_ns: int, body: Welcome) -> str | None:
         if body.name != self._name:
@@ -302,22 +385,29 @@ class MembershipClient:
             return "answers a request that was never made"
         if body.base > self.epoch:
             return "tells changes after an epoch that this node does not have"
-        if self._requests.on_applied(body.request):
-            self._errands.answered()
-            self._maybe_request(now_ns)
         if body.epoch <= self.epoch:
             # Repeated: our acknowledgement was lost.
             if body.epoch:
                 self._errands.say("ack")
-            return None
+        elif (cause := self._assemble(body)) is not None:
+            return cause
+        # Not before it is known what came of it: the next request must not overtake a configuration that is half there.
+        if body.epoch <= self.epoch and self._requests.on_applied(body.request):
+            self._errands.answered()
+            self._maybe_request(now_ns)
+        return None
+
+    def _assemble(self, body: Configuration) -> str | None:
+        """Take a part of a new configuration, and apply the whole if it is complete."""
         try:
-            changes = self._assembly.add(body)
+            changes = self._assembly.configuration(body)
         except DecodeError as error:
             return str(error)
         if changes is None:
             return None
         self._changes.append(self._view.apply(body.base, body.epoch, changes))
         member = self.member
+        assert member is not None
         self.own_region = next((each for each in self.regions.values() if member in each.members), None)
         self.groups = RangeSet() if self.own_region is None else self.own_region.groups_of(member)
         self._errands.say("ack")
@@ -343,12 +433,15 @@ class MembershipClient:
                 case "gather":
                     self._maybe_request(now_ns)
                 case "keepalive":
+                    # From now on more often, until there is an answer; and not to the service alone if there is none.
+                    if self.is_service_silent(now_ns):
+                        errands.try_next()
                     errands.say("ack")
-                    errands.timers.set("keepalive", now_ns + errands.spread(self.settings.keepalive_ns))
+                    errands.timers.set("keepalive", now_ns + errands.spread(self.settings.ping_ns))
                 case "leave" if errands.attempts >= self.settings.leave_attempts_max:
                     self._become_left(now_ns)
                 case _:
-                    errands.ask_again(now_ns)
+                    errands.ask_again(now_ns, elsewhere=self.member is None or self.is_service_silent(now_ns))
 
     # Output.
 
@@ -363,12 +456,15 @@ class MembershipClient:
         for member, silent_ns in self._reports.items():
             made.append(self._datagram(now_ns, FailureReport(*member, silent_ns)))
         self._reports.clear()
+        for candidate, support in self._supports:
+            made.append(self._datagram(now_ns, support, candidate))
+        self._supports.clear()
         return made
 
     def _message(self, what: str) -> ControlMessage:
         match what:
             case "join":
-                return Join(self._name, self._wanted, *self._endpoint)
+                return Join(self._name, self._wanted, *self.endpoint)
             case "subscribe":
                 assert self._requests.under_way is not None, "a request is due only while it is under way"
                 return self._requests.under_way
@@ -379,7 +475,7 @@ class MembershipClient:
             case _:
                 return ConfigurationAck(self.epoch)
 
-    def _datagram(self, now_ns: int, message: ControlMessage) -> Datagram:
+    def _datagram(self, now_ns: int, message: ControlMessage, destination: Endpoint | None = None) -> Datagram:
         sender = self.member or self._ghost or (0, 0)
-        data = encode_control(Kind.MEMBERSHIP, self._gate.domain, *sender, 0, 0, now_ns, message)
-        return Datagram(self._errands.destination, data, Priority.CONTROL)
+        data = encode_control(Kind.MEMBERSHIP, self._gate.domain, *sender, 0, self.term, now_ns, message)
+        return Datagram(destination or self._errands.destination, data, Priority.CONTROL)

@@ -15,12 +15,26 @@ from vivum.protocols.membership.settings import ClientSettings
 class Errands:
     """Errands of one client."""
 
-    __slots__ = ("_asking", "_due", "_rng", "_service", "_services", "_settings", "attempts", "timers")
+    __slots__ = (
+        "_asking",
+        "_due",
+        "_is_fresh",
+        "_rng",
+        "_seeds",
+        "_service",
+        "_services",
+        "_settings",
+        "attempts",
+        "timers",
+    )
 
     def __init__(self, services: Sequence[Endpoint], rng: Random, settings: ClientSettings) -> None:
         self.timers: Deadlines[str] = Deadlines()
         self.attempts = 0
-        self._services = tuple(services)
+        self._seeds = tuple(services)
+        self._services = self._seeds
+        # Somebody just told us whom to ask.
+        self._is_fresh = False
         self._service = 0
         self._rng = rng
         self._settings = settings
@@ -30,7 +44,8 @@ class Errands:
 
     def replace_services(self, services: Sequence[Endpoint]) -> None:
         """Speak with these from now on."""
-        self._services = tuple(services)
+        self._seeds = self._services = tuple(services)
+        self._is_fresh = False
         self._service = 0
 
     @property
@@ -44,7 +59,20 @@ class Errands:
 
     def on_answer(self, source: Endpoint) -> None:
         """Stay with the service that answers."""
-        self._service = self._services.index(source)
+        if source in self._services:
+            self._service = self._services.index(source)
+
+    def learn(self, service: Endpoint, standbys: Sequence[Endpoint]) -> None:
+        """Speak to this service from now on; if it does not answer, to its standbys and those known at the start."""
+        self._is_fresh = self._is_fresh or service != self.destination
+        self._services = tuple(dict.fromkeys((service, *standbys, *self._seeds)))
+        self._service = 0
+
+    def try_next(self) -> None:
+        """Speak to the next one, unless we were just told whom to ask."""
+        if not self._is_fresh:
+            self._service = (self._service + 1) % len(self._services)
+        self._is_fresh = False
 
     def say(self, what: str) -> None:
         """Say it once."""
@@ -59,10 +87,11 @@ class Errands:
         self.attempts += 1
         self.timers.set(what, now_ns + self.spread(delay_ns))
 
-    def ask_again(self, now_ns: int) -> None:
-        """No answer came in time: perhaps another service has one."""
+    def ask_again(self, now_ns: int, *, elsewhere: bool = True) -> None:
+        """No answer came in time: ask again; if the service is not heard at all, somebody else."""
         assert self._asking is not None, "only what was asked is asked again"
-        self._service = (self._service + 1) % len(self._services)
+        if elsewhere:
+            self.try_next()
         self.ask(now_ns, self._asking)
 
     def answered(self) -> None:

@@ -81,6 +81,14 @@ class GroupEpochs:
         self._starts = [0]
         self._values = [0]
 
+    def state(self) -> tuple[list[int], list[int]]:
+        """Copy out the stretches: where each begins, and its value."""
+        return list(self._starts), list(self._values)
+
+    def restore(self, starts: list[int], values: list[int]) -> None:
+        """Become what `state` told of another one."""
+        self._starts, self._values = list(starts), list(values)
+
     def __len__(self) -> int:
         """Count the stretches: what memory depends on."""
         return len(self._starts)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from vivum.core.ids import Endpoint, Member, RegionId
 from vivum.core.ranges import RangeSet
+from vivum.wire.membership import MemberAddress, RegionRecord
 
 Bounds = tuple[int, ...]
 """Groups as a flat tuple of bounds of ranges: comparable, hashable, and the form in which they travel."""
@@ -50,11 +51,33 @@ class Region:
     by_age: list[tuple[int, Member]] = field(default_factory=list)
     placements: dict[Member, MemberPlacement] = field(default_factory=dict)
     neighbours: set[RegionId] = field(default_factory=set)
+    _record: RegionRecord | None = None
 
     @property
     def members(self) -> tuple[Member, ...]:
         """Members, oldest first."""
         return tuple(member for _, member in self.by_age)
+
+    @property
+    def record(self) -> RegionRecord:
+        """The present view as it travels, made once. Its channel has its own number: neither is ever used again."""
+        if self._record is None:
+            members: list[MemberAddress] = []
+            lacks: list[tuple[int, Bounds]] = []
+            for index, (age, member) in enumerate(self.by_age):
+                _, endpoint, _, own = self.placements[member]
+                members.append(MemberAddress(*member, age, *endpoint))
+                if own != self.key:
+                    missing = self.groups.copy()
+                    missing.difference_update(RangeSet.from_bounds(own))
+                    lacks.append((index, tuple(missing.bounds())))
+            self._record = RegionRecord(self.region, self.epoch, self.region, tuple(members), self.key, tuple(lacks))
+        return self._record
+
+    def on_changed(self, epoch: int) -> None:
+        """Take the number of a new view."""
+        self.epoch = epoch
+        self._record = None
 
 
 class RegionChanges(NamedTuple):
@@ -87,13 +110,17 @@ class Regions:
         self._by_id: dict[RegionId, Region] = {}
         self._by_key: dict[Bounds, Region] = {}
         self._of_member: dict[Member, Region] = {}
-        self._next_id = 1
+        self.next_id = RegionId(1)
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def __getitem__(self, region: RegionId) -> Region:
         return self._by_id[region]
+
+    def find(self, region: RegionId) -> Region | None:
+        """Find a region, if it is there."""
+        return self._by_id.get(region)
 
     def all(self) -> list[Region]:
         """List all regions in the order of their making."""
@@ -102,6 +129,15 @@ class Regions:
     def region_of(self, member: Member) -> Region | None:
         """Tell the region of a member."""
         return self._of_member.get(member)
+
+    def touched_by(self, changes: Mapping[Member, MemberPlacement | None]) -> list[Region]:
+        """List the regions that are there and would get a new view, or go, if these changes were applied."""
+        touched: dict[RegionId, Region] = {}
+        for member, placement in changes.items():
+            left = self._of_member.get(member)
+            entered = None if placement is None else self._by_key.get(placement.region_groups)
+            touched |= {region.region: region for region in (left, entered) if region is not None}
+        return list(touched.values())
 
     def placement_of(self, member: Member) -> MemberPlacement | None:
         """Tell where a member was put."""
@@ -134,7 +170,7 @@ class Regions:
             self._remove(region)
             concerned.pop(region.region, None)
         for region in changed:
-            region.epoch = epoch
+            region.on_changed(epoch)
         found = tuple(self._by_id[each] for each in concerned)
         for region in found:
             region.concern_epoch = epoch
@@ -158,8 +194,8 @@ class Regions:
         return region
 
     def _make(self, key: Bounds, epoch: int) -> Region:
-        region = Region(RegionId(self._next_id), RangeSet.from_bounds(key), key, epoch, epoch)
-        self._next_id += 1
+        region = Region(RegionId(self.next_id), RangeSet.from_bounds(key), key, epoch, epoch)
+        self.next_id = RegionId(self.next_id + 1)
         for other in self._by_id.values():
             if share_a_group(key, other.key):
                 region.neighbours.add(other.region)
@@ -167,6 +203,21 @@ class Regions:
         self._by_id[region.region] = region
         self._by_key[key] = region
         return region
+
+    def restore(
+        self,
+        number: RegionId,
+        epoch: int,
+        concern_epoch: int,
+        key: Bounds,
+        placements: Mapping[Member, MemberPlacement],
+    ) -> None:
+        """Put a region back as it was in another copy; regions must come in the order of their making."""
+        self.next_id = number
+        region = self._make(key, epoch)
+        region.concern_epoch = concern_epoch
+        for member, placement in placements.items():
+            self._put_in(member, placement, epoch)
 
     def _remove(self, region: Region) -> None:
         del self._by_id[region.region]

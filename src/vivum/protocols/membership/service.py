@@ -1,24 +1,34 @@
 """The configuration service as a deterministic state machine (`docs/design/membership.md`).
 
-Its state is a function of the calls `join`, `subscribe`, `leave` and `close_batch`, in their order: no time, no
-randomness, no messages. So it can be replicated later by feeding each copy the same log. Who was told what, who
-acknowledged, and who is suspected is not here: that belongs to the one who speaks for the service
-(`service_machine`).
+Its state is a function of the calls `join`, `subscribe`, `acknowledge`, `leave` and `close_batch`, in their order: no
+time, no randomness, no messages. So it can be replicated by feeding each copy the same log. Who was told what and
+who is suspected is not here: that belongs to the one who speaks for the service (`service_machine`).
 
 Invariants: at most one life of a node at a time; incarnations of a node and epochs only grow; a life that ended
-never comes back; a request of a life is applied once, in the order of their numbers.
+never comes back; a request of a life is applied once, in the order of their numbers; a region view is kept until each
+of its members has acknowledged it, or is gone.
 """
 
 from dataclasses import dataclass, field
 
-from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
+from vivum.core.ids import Endpoint, Incarnation, Member, NodeId, RegionId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.approximate import merge_alike
 from vivum.protocols.membership.group_epochs import GroupEpochs
-from vivum.protocols.membership.regions import Bounds, MemberPlacement, Region, Regions, share_a_group
+from vivum.protocols.membership.regions import Bounds, MemberPlacement, Region, RegionChanges, Regions, share_a_group
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.layout import U16_MAX
-from vivum.wire.membership import ConfigurationChanges, MemberAddress, RegionRecord
+from vivum.wire.membership import ConfigurationChanges, RegionRecord
+from vivum.wire.standby import ERAS_MAX
+
+ERA_BITS = 20
+"""Epochs of one era, between two take-overs: a million; what is above these bits tells the eras apart."""
+
+ERA_INCARNATIONS = 64
+"""Lives of one node in one era, of which the next one may not have heard: its own are counted from above these."""
+
+ERA_REGIONS = 1 << 20
+"""The same for regions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,8 +45,17 @@ class Life:
     """As the last request left them; they take effect with the next epoch."""
 
     request: int = 0
+    answered: int = 0
+    """Its last request that took effect: what it is told was applied."""
+
     moved_epoch: int = 0
     """The epoch in which it entered its region, or left the last one."""
+
+    acknowledged: int = 0
+    """The epoch at which it said that it stands."""
+
+    passed: list[RegionRecord] = field(default_factory=list)
+    """Region views that it was a member of, that are over, and of which it may not have heard; in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,8 @@ class Tombstone:
     """A region that went."""
 
     epoch: int
-    region: Region
+    region: int
+    key: Bounds
 
 
 class ConfigurationService:
@@ -53,6 +73,8 @@ class ConfigurationService:
     def __init__(self, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
         self.epoch = 0
+        # The last epoch before each take-over: what came after it, in the same era, is not of this history.
+        self.ends: list[int] = []
         self.lives: dict[NodeId, Life] = {}
         self.regions = Regions()
         self._by_name: dict[str, Life] = {}
@@ -60,7 +82,7 @@ class ConfigurationService:
         self._former_names: dict[Member, str] = {}
         self._by_endpoint: dict[Endpoint, Life] = {}
         self._incarnations: dict[NodeId, Incarnation] = {}
-        self._incarnations_before = 0
+        self._incarnation_floor = 0
         self._next_node = 1
         self._lives_begun = 0
         self._changed: dict[Member, Life | None] = {}
@@ -76,7 +98,7 @@ class ConfigurationService:
         """Begin with numbers above those of a service before, whose state is lost: none of them comes again."""
         assert not self._incarnations, "only a service without lives can begin"
         self.epoch = epoch
-        self._incarnations_before = lives
+        self._incarnation_floor = lives
 
     # Lives.
 
@@ -110,12 +132,24 @@ class ConfigurationService:
         node = self._choose_node(wanted)
         if node is None:
             return None
-        incarnation = Incarnation(self._incarnations.get(node, self._incarnations_before) + 1)
+        incarnation = Incarnation(max(self._incarnations.get(node, 0), self._incarnation_floor) + 1)
         self._incarnations[node] = incarnation
         self._lives_begun += 1
         life = Life(Member(node, incarnation), name, endpoint, self._lives_begun)
-        self.lives[node] = self._by_name[name] = self._by_endpoint[endpoint] = life
+        self.enlist(life)
         return life
+
+    def enlist(self, life: Life) -> None:
+        """Enter a life in all lists."""
+        self.lives[life.member.node] = self._by_name[life.name] = self._by_endpoint[life.endpoint] = life
+
+    def has_endpoint(self, endpoint: Endpoint) -> bool:
+        """Tell whether a life has this endpoint."""
+        return endpoint in self._by_endpoint
+
+    def knows_name(self, name: str) -> bool:
+        """Tell whether a process of this name has a life."""
+        return name in self._by_name
 
     def subscribe(self, life: Life, request: int, add: RangeSet, remove: RangeSet) -> bool:
         """Change the groups of a life, if the request is its next one. False if it is out of order or too much."""
@@ -132,6 +166,14 @@ class ConfigurationService:
         life.request = request
         self._changed[life.member] = life
         return True
+
+    def acknowledge(self, life: Life, epoch: int) -> None:
+        """Note that a life stands at an epoch: it has seen all region views up to there that it belongs to."""
+        assert epoch <= self.epoch, "nobody can stand at an epoch that never was"
+        if epoch > life.acknowledged:
+            life.acknowledged = epoch
+            if life.passed:
+                life.passed = [record for record in life.passed if record.view > epoch]
 
     def leave(self, life: Life) -> None:
         """End a life: it left, or was found dead."""
@@ -166,7 +208,7 @@ class ConfigurationService:
         """Tell whether an id can be given. Ids past nodes_max never are: what is kept of former lives stays bounded."""
         if node > self.settings.nodes_max:
             return False
-        return node not in self.lives and self._incarnations.get(node, 0) < U16_MAX
+        return node not in self.lives and max(self._incarnations.get(node, 0), self._incarnation_floor) < U16_MAX
 
     # Epochs.
 
@@ -178,20 +220,18 @@ class ConfigurationService:
     def close_batch(self) -> list[Member]:
         """Make one epoch of all changes since the last; tell whom it concerns. No epoch if no region changed."""
         touched, self._changed = self._changed, {}
+        for life in touched.values():
+            if life is not None:
+                life.answered = life.request
         epoch = self.epoch + 1
         moves = self._placements_of(touched)
+        before = [region.record for region in self.regions.touched_by(moves)]
         changes = self.regions.apply(moves, epoch)
         if not changes.changed and not changes.gone:
             return []
         self.epoch = epoch
-        for region in changes.gone:
-            self._went.set_groups(region.groups, epoch)
-            self._tombstones.append(Tombstone(epoch, region))
-        surplus = len(self._tombstones) - self.settings.tombstones_max
-        if surplus > 0:
-            self._horizon = self._tombstones[surplus - 1].epoch
-            del self._tombstones[:surplus]
-        self._maybe_prune_went()
+        self._keep_passed(before)
+        self._note_gone(changes, epoch)
         concerned: dict[Member, None] = {}
         for member in moves:
             life = self.life_of(member)
@@ -201,6 +241,39 @@ class ConfigurationService:
         for region in changes.concerned:
             concerned |= dict.fromkeys(region.members)
         return list(concerned)
+
+    def _keep_passed(self, before: list[RegionRecord]) -> None:
+        """Keep the views that are over for those members that may not have heard of them."""
+        for record in sorted(before, key=lambda record: record.view):
+            region = self.regions.find(RegionId(record.region))
+            if region is not None and region.epoch == record.view:
+                continue
+            for each in record.members:
+                life = self.lives.get(NodeId(each.node))
+                if life is not None and life.member.incarnation == each.incarnation and life.acknowledged < record.view:
+                    life.passed.append(record)
+
+    def overdue(self) -> list[Life]:
+        """List the lives for which more views are kept than passed_max: they must be dropped."""
+        return [life for life in self.lives.values() if len(life.passed) > self.settings.passed_max]
+
+    def _note_gone(self, changes: RegionChanges, epoch: int) -> None:
+        for region in changes.gone:
+            self._went.set_groups(region.groups, epoch)
+            self._tombstones.append(Tombstone(epoch, region.region, region.key))
+        surplus = len(self._tombstones) - self.settings.tombstones_max
+        if surplus > 0:
+            self._horizon = self._tombstones[surplus - 1].epoch
+            del self._tombstones[:surplus]
+        self._maybe_prune_went()
+
+    def take_over(self, round_: int) -> None:
+        """Begin the era of a round: its epochs, lives and regions have numbers that no other service can have given."""
+        assert round_ > self.epoch >> ERA_BITS, "a later era"
+        self.ends = [*self.ends, self.epoch][-ERAS_MAX:]
+        self.epoch = round_ << ERA_BITS
+        self._incarnation_floor = min(round_ * ERA_INCARNATIONS, U16_MAX - ERA_INCARNATIONS)
+        self.regions.next_id = RegionId(max(self.regions.next_id, round_ * ERA_REGIONS))
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
         """Say where members go: to the region of their exact groups, or to one that covers them and is shared."""
@@ -258,36 +331,26 @@ class ConfigurationService:
         region = self.regions.region_of(life.member)
         return life.moved_epoch if region is None else max(life.moved_epoch, region.concern_epoch)
 
-    def base_for(self, life: Life, known_epoch: int) -> int:
+    def base_for(self, life: Life) -> int:
         """Tell from which epoch on a life can be told changes alone; 0: it must be told everything."""
-        return 0 if known_epoch < life.moved_epoch or known_epoch < self._horizon else known_epoch
+        known = life.acknowledged
+        return 0 if known < life.moved_epoch or known < self._horizon else known
 
-    def changes_for(self, region: Region | None, base: int) -> ConfigurationChanges:
-        """Say what members of a region that stand at `base` must be told; the same for all of them."""
+    def changes_for(
+        self, region: Region | None, base: int, passed: tuple[RegionRecord, ...] = ()
+    ) -> ConfigurationChanges:
+        """Say what members of a region that stand at `base` must be told, who were in these views meanwhile."""
         if region is None:
-            return ConfigurationChanges((), (), ())
+            return ConfigurationChanges((), (), (), passed)
         near = self.regions.near(region)
-        records = tuple(self.record_of(each) for each in near if each.epoch > base)
+        records = tuple(each.record for each in near if each.epoch > base)
         gone: list[int] = []
         if base:
             for tombstone in reversed(self._tombstones):
                 if tombstone.epoch <= base:
                     break
-                if share_a_group(tombstone.region.key, region.key):
-                    gone.append(tombstone.region.region)
+                if share_a_group(tombstone.key, region.key):
+                    gone.append(tombstone.region)
         # A number at or below that of the own region's view does not show in any group view.
         went = self._went.above(region.groups, max(base, region.epoch))
-        return ConfigurationChanges(records, tuple(gone), tuple(went))
-
-    def record_of(self, region: Region) -> RegionRecord:
-        """Write a region as it travels. Its channel has its own number: neither is ever used again."""
-        members: list[MemberAddress] = []
-        lacks: list[tuple[int, Bounds]] = []
-        for index, (age, member) in enumerate(region.by_age):
-            _, endpoint, _, own = region.placements[member]
-            members.append(MemberAddress(*member, age, *endpoint))
-            if own != region.key:
-                missing = region.groups.copy()
-                missing.difference_update(RangeSet.from_bounds(own))
-                lacks.append((index, tuple(missing.bounds())))
-        return RegionRecord(region.region, region.epoch, region.region, tuple(members), region.key, tuple(lacks))
+        return ConfigurationChanges(records, tuple(gone), tuple(went), passed)

@@ -82,6 +82,60 @@ class ServiceSettings:
         why="Regions that went lately, so that a node a little behind gets changes and not everything.",
         effect="A node further behind than the oldest gets the whole of what concerns it.",
     )
+    passed_max: int = setting(
+        64,
+        unit="region views",
+        why="Views that were over before a member acknowledged them; at one change in 20 ms more than a second's.",
+        effect="A member for which more had to be kept is dropped, and comes back as a new life.",
+    )
+    standbys: int = setting(
+        2,
+        unit="nodes",
+        why="One may be gone when the service goes; each waits for its word before anything is published.",
+        effect="So many of the oldest members keep a copy of the state; 0 keeps none. At most 8.",
+    )
+    standby_beat_ns: int = setting(
+        500 * MILLISECOND,
+        unit="ns",
+        why="A standby hears so often from the service while nothing changes.",
+        effect="Less costs frames; takeover_after_ns must be several times as long.",
+    )
+    standby_timeout_ns: int = setting(
+        2 * SECOND,
+        unit="ns",
+        why="Four beats: what a standby does not acknowledge holds up every publication.",
+        effect="A standby silent for so long counts no more, and another is chosen.",
+    )
+    standby_rest_ns: int = setting(
+        10 * SECOND,
+        unit="ns",
+        why="Longer than a pause; one that is slow for long is not tried again and again.",
+        effect="A standby that fell silent is not chosen again for so long.",
+    )
+    log_entries_max: int = setting(
+        4096,
+        unit="entries",
+        why="What a standby may be behind and still catch up by entries.",
+        effect="One further behind gets a copy of the whole state.",
+    )
+    takeover_after_ns: int = setting(
+        4 * SECOND,
+        unit="ns",
+        why="Eight beats: a service that is paused or cut off for less goes on.",
+        effect="A standby that hears nothing of the service for so long asks the members for their support.",
+    )
+    minority_after_ns: int = setting(
+        10 * SECOND,
+        unit="ns",
+        why="Long enough for a larger side to go on without this one; a dead half is dropped all the same.",
+        effect="A service that hears less than half of its members for so long drops the rest, and keeps no standbys.",
+    )
+    candidacy_ns: int = setting(
+        400 * MILLISECOND,
+        unit="ns",
+        why="Several round trips.",
+        effect="A candidate asks again after this time; it waits as long for each standby that comes before it.",
+    )
     group_ranges_max: int = setting(
         16_384,
         unit="ranges",
@@ -129,6 +183,18 @@ class ClientSettings:
         unit="ns",
         why="A node that was dropped while it was cut off learns it from the answer, also when it is idle.",
         effect="Less learns sooner and costs the service a frame from each node. Keep below silence_ns_max by far.",
+    )
+    ping_ns: int = setting(
+        500 * MILLISECOND,
+        unit="ns",
+        why="A few within service_silence_ns, after a sign of life stayed without an answer.",
+        effect="Less finds sooner that the service is gone, or where it went, and costs frames.",
+    )
+    service_silence_ns: int = setting(
+        4 * SECOND,
+        unit="ns",
+        why="The longest time between two signs of life, 3 s, and two pings. As takeover_after_ns of the service.",
+        effect="A node that heard nothing of the service for so long supports a standby that asks for it.",
     )
     report_interval_ns: int = setting(
         200 * MILLISECOND,

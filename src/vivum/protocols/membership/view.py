@@ -16,6 +16,9 @@ from vivum.protocols.membership.group_epochs import GroupEpochs
 from vivum.protocols.membership.region_config import RegionConfig, config_of
 from vivum.wire.membership import ConfigurationChanges
 
+ENDPOINTS_HEARD_MAX = 65_536
+"""Endpoints known, beyond which none is taken from hearsay: as many as a service has nodes."""
+
 
 class ConfigurationView:
     """All regions that concern one node, at one epoch."""
@@ -32,6 +35,11 @@ class ConfigurationView:
     def apply(self, base: int, epoch: int, changes: ConfigurationChanges) -> ConfigurationChanged:
         """Go to an epoch. Base 0 replaces everything; the caller checked that the base is not ahead of us."""
         assert base <= self.epoch < epoch, "epochs are applied in order"
+        passed = tuple(config_of(record) for record in changes.passed if record.view > self.epoch)
+        unseen = RangeSet()
+        for went_epoch, bounds in changes.went:
+            if went_epoch > self.epoch:
+                unseen.update(RangeSet.from_bounds(bounds))
         self.epoch = epoch
         told = {RegionId(record.region): record for record in changes.regions}
         if base == 0:
@@ -55,7 +63,7 @@ class ConfigurationView:
         self._note_endpoints(changes)
         self._regions_of.clear()
         self._members_of.clear()
-        return ConfigurationChanged(epoch, before, after)
+        return ConfigurationChanged(epoch, before, after, passed, unseen)
 
     def forget(self) -> None:
         """Go back to knowing nothing, as a new life does. Endpoints stay: old streams may still need them."""
@@ -95,8 +103,13 @@ class ConfigurationView:
             return ViewNumber(0)
         return ViewNumber(max(self._went.at(group), *(region.view for region in regions)))
 
+    def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
+        """Remember where a node is that no configuration told of: it left before we came, and still speaks to us."""
+        if node not in self.endpoints and len(self.endpoints) < ENDPOINTS_HEARD_MAX:
+            self.endpoints[node] = endpoint
+
     def _note_endpoints(self, changes: ConfigurationChanges) -> None:
-        for record in changes.regions:
+        for record in (*changes.passed, *changes.regions):
             for each in record.members:
                 # Put last, so that the first ones are those longest unheard of.
                 self.endpoints.pop(NodeId(each.node), None)

@@ -9,7 +9,8 @@ Invariants: only the first stream delivers; messages of a group are delivered wi
 is reported, or ends this life if its sender lives.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -28,8 +29,18 @@ END = b"end"
 _SLOW = {policy: b"slow members: " + policy.name.lower().encode() for policy in SlowMembers}
 _SLOW_MARKS = {mark: policy for policy, mark in _SLOW.items()}
 
+BEGIN_MARK = 0
+END_MARK = 2
+SLOW_MARK = 4
+VIEW_MARK = 6
+"""The numbers of marks tell what they are. None follows another, so that each mark is a run of its own."""
+
+ViewMark = tuple[GroupId, int, ViewNumber]
+"""From this message of this group on, messages were accepted in this view of the group."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(list[tuple[int, int]])
+_view_decoder = msgspec.msgpack.Decoder(tuple[int, int, int])
 
 
 def begin_mark(before: list[tuple[RegionId, ViewNumber]]) -> bytes:
@@ -42,10 +53,15 @@ def slow_mark(policy: SlowMembers) -> bytes:
     return _SLOW[policy]
 
 
+def view_mark(mark: ViewMark) -> bytes:
+    """Make the mark of a group view that a region view does not show."""
+    return _encode(mark)
+
+
 def streams_before(frame: Frame) -> list[tuple[int, int]]:
     """Read the mark of a stream's first frame. What a peer got wrong there counts as no mark."""
-    for group, _, _, payloads in frame.messages():
-        if group == MARKS:
+    for group, first, _, payloads in frame.messages():
+        if group == MARKS and first == 0:
             try:
                 return _decoder.decode(payloads[0])
             except (msgspec.MsgspecError, RecursionError):
@@ -117,13 +133,13 @@ class Chain:
         stream.delivered = max(number, stream.delivered)
 
     def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
-        sent_ns, view = frame.sent_ns, stream.view
+        sent_ns, view, lacks = frame.sent_ns, stream.view, stream.lacks
         for group, first, flags, payloads in frame.messages():
             if group == MARKS:
-                if payloads[-1] == END and frame.sequence + 1 >= stream.window.stop:
-                    stream.closed = True
-                for payload in payloads:
-                    stream.slow = max(stream.slow, _SLOW_MARKS.get(payload, SlowMembers.ISOLATE))
+                self._read_marks(frame, first, payloads, stream)
+                continue
+            if lacks and bisect_right(lacks, group) % 2:
+                self._counters.messages_filtered += len(payloads)
                 continue
             if self._barred and view < self._barred.get(group, 0):
                 continue
@@ -146,4 +162,36 @@ class Chain:
                 self._counters.messages_lost += first - expected
                 output.events.append(GapReported(GroupId(group), self.sender, expected, first))
             self._expected[group] = first + len(payloads)
-            output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            if stream.views and group in stream.views:
+                for start, part, number in _by_view(stream.views[group], first, payloads, view):
+                    output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+            else:
+                output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+
+    def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:
+        mark = payloads[0]
+        if first == VIEW_MARK:
+            try:
+                group, start, view = _view_decoder.decode(mark)
+            except (msgspec.MsgspecError, RecursionError):
+                self._counters.frames_refused_state += 1
+                return
+            stream.views.setdefault(group, []).append((start, view))
+        elif first == SLOW_MARK:
+            stream.slow = max(stream.slow, _SLOW_MARKS.get(mark, SlowMembers.ISOLATE))
+        elif first == END_MARK and frame.sequence + 1 >= stream.window.stop:
+            stream.closed = True
+
+
+def _by_view(
+    marks: list[tuple[int, int]], first: int, payloads: Sequence[bytes], region_view: ViewNumber
+) -> Iterator[tuple[int, Sequence[bytes], ViewNumber]]:
+    """Cut a run of messages where the view of their group changes. Marks that are behind it are forgotten."""
+    while len(marks) > 1 and marks[1][0] <= first:
+        marks.pop(0)
+    stop = first + len(payloads)
+    inner = [(start, view) for start, view in marks if first < start < stop]
+    view = marks[0][1] if marks[0][0] <= first else region_view
+    for start, next_view in [*inner, (stop, 0)]:
+        yield first, payloads[len(payloads) - (stop - first) : len(payloads) - (stop - start)], ViewNumber(view)
+        first, view = start, next_view

@@ -8,7 +8,7 @@ Invariants: `stable <= next_message`; segments are consecutive and end at `next_
 
 from collections.abc import Sequence
 
-from vivum.core.ids import GroupId
+from vivum.core.ids import GroupId, ViewNumber
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.outgoing import RegionSender
 
@@ -38,6 +38,7 @@ class Feed:
         self,
         payloads: Sequence[bytes],
         streams: tuple[RegionSender, ...],
+        view: ViewNumber,
         size: int | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
     ) -> int:
@@ -49,7 +50,7 @@ class Feed:
         else:
             self._segments.append(_Segment(streams, self.next_message))
         for stream in streams:
-            stream.feed(self.group, first, payloads, size, slow)
+            stream.feed(self.group, first, payloads, view, size, slow)
         return first
 
     def advance(self) -> tuple[int, int]:

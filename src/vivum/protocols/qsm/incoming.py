@@ -62,6 +62,7 @@ class StreamReceiver:
         "given_up_at",
         "held",
         "is_unwanted",
+        "lacks",
         "region",
         "sender",
         "sender_gone",
@@ -69,6 +70,7 @@ class StreamReceiver:
         "stable",
         "standing_ns",
         "view",
+        "views",
         "window",
     )
 
@@ -101,6 +103,10 @@ class StreamReceiver:
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
         self.is_unwanted = False
+        # Bounds of groups that this node did not ask for, in an approximate region: it drops their messages.
+        self.lacks: tuple[int, ...] = ()
+        # For groups of which the sender told another view than the region's: from which message on, which view.
+        self.views: dict[int, list[tuple[int, int]]] = {}
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0
@@ -140,7 +146,9 @@ class StreamReceiver:
         if self.is_unwanted:
             return True
         stop = self.window.stop
-        return (self.closed or self.sender_gone) and self.delivered >= stop and self.stable >= stop
+        # The floor, not the stable point: until then its sender may need us, to hear that all is well.
+        reached = self.stable if self.sender_gone else self._cache_floor
+        return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
     # What arrives.
 

@@ -24,14 +24,10 @@ from vivum.core.machine import (
 )
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer, ViewInstalled
-from vivum.protocols.commands import (
-    JoinGroup,
-    LeaveGroup,
-    SendMessages,
-    SlowMembers,
-)
+from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client import ClientState, MembershipClient
+from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -87,6 +83,7 @@ class QsmMachine:
         self._joiner = Joiner(self.limits, self.counters)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
+        self._health = LocalHealth(HOUSEKEEPING_NS, 10 * HOUSEKEEPING_NS)
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
@@ -135,7 +132,7 @@ class QsmMachine:
                     f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}"
                 )
             view, streams = self._routes.get(group) or self._find_route(group)
-            first = self.sending.accept(group, payloads, size, streams)
+            first = self.sending.accept(group, payloads, size, streams, view)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
@@ -154,7 +151,7 @@ class QsmMachine:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         streams = []
         for config in self.client.regions_of(group):
-            if any(member != me for member in config.members):
+            if any(member != me and not config.lacks_group(member, group) for member in config.members):
                 stream = self.sending.streams.get((config.region, config.view))
                 streams.append(self._open_stream(config, me) if stream is None or stream.closing else stream)
         route = self._routes[group] = (ViewNumber(self.client.group_view(group)), tuple(streams))
@@ -199,6 +196,9 @@ class QsmMachine:
             # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
             self._refuse(source, frame, "of a new stream, from a stranger")
             return
+        if sender.node not in self.client.endpoints and frame.kind == Kind.DATA:
+            # It left before we came, and must hear from us what became of its frames.
+            self.client.note_endpoint(sender.node, source)
         stream = region.on_data(self._now_ns, sender, frame)
         if stream is None:
             return
@@ -227,6 +227,8 @@ class QsmMachine:
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        if region is not None and isinstance(body, StreamProgress):
+            self.client.note_endpoint(life.node, source)
         if region is None or life.node not in self.client.endpoints:
             self._refuse(source, frame, "of a region view that this node is not in, or from a stranger")
         elif isinstance(body, StreamProgress):
@@ -267,7 +269,11 @@ class QsmMachine:
     def _reconfigure(self, change: ConfigurationChanged) -> None:
         me = self.member
         assert me is not None
-        affected = RangeSet()
+        affected = change.unseen.copy()
+        for passed in change.passed:
+            # It came and was over before we heard of it. Others sent into it, and count on us.
+            self._enter(passed, me)
+            self._replace(passed)
         for region, old in change.before.items():
             new = change.after[region]
             for config in (old, new):
@@ -304,9 +310,10 @@ class QsmMachine:
         """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
         present = {member for config in self.client.regions.values() for member in config.members}
         for each in self.regions.values():
-            # Of groups that we left ourselves, we do not hear who is still there.
+            # Of groups that our own region does not have any more, we do not hear who is still there.
             wanted = RangeSet.from_bounds(each.config.groups)
-            wanted.difference_update(self._joined)
+            if self.client.own_region is not None:
+                wanted.difference_update(RangeSet.from_bounds(self.client.own_region.groups))
             for member in each.config.members if not wanted else ():
                 if member not in present and member.node not in each.gone:
                     each.forget_node(member.node)
@@ -335,14 +342,14 @@ class QsmMachine:
             self._barred[number] = NEVER
             for chain in self._chains.values():
                 chain.forget_group(number)
+        if self._barred and own is not None:
+            self._barred.update((number, own.view) for number in entered if number in self._barred)
         for region in self.regions.values() if left else ():
-            groups = RangeSet.from_bounds(region.config.groups)
+            groups = region.config.groups_of(me)
             if all(self._barred.get(number, 0) > region.config.view for number in groups):
                 region.leave()
                 for sender in region.streams:
                     self._chains[sender].deliver(self._output)
-        if self._barred and own is not None:
-            self._barred.update((number, own.view) for number in entered if number in self._barred)
         if self.trace is None:
             return
         for number in left:
@@ -354,7 +361,7 @@ class QsmMachine:
             self.trace(ViewInstalled(self._now_ns, *me, number, self.client.group_view(GroupId(number)), members))
 
     def _lose_everything(self) -> None:
-        """The domain dropped this life. What was not stable is reported; a new life starts with nothing."""
+        """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
         for region in self.regions.values():
             self._output.events.append(ChannelClosed(region.config.channel))
@@ -386,6 +393,8 @@ class QsmMachine:
                     ring.on_timer(now_ns)
         self._progress += self.sending.on_timer(now_ns)
         if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
+            rings = [(len(each.rings[0].skipped), len(each.rings[0].plan.slots) - 1) for each in self.regions.values()]
+            self._health.on_look(now_ns, self._housekeeping_ns, *max(rings, default=(0, 0)))
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
 
@@ -414,7 +423,7 @@ class QsmMachine:
                     stream.give_up_next()
                     self._chains[sender].deliver(self._output)
             if region.replaced_ns is None:
-                for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns):
+                for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns, self._health):
                     self.client.report_failure(now_ns, member, silent_ns)
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
@@ -422,7 +431,9 @@ class QsmMachine:
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
-        if age_ns < settings.linger_ns or (not region.is_quiet and age_ns < settings.quiesce_ns_max):
+        # A sender that asks has not heard that all is well: it would wait in vain if everybody went.
+        is_quiet = region.is_quiet and self._now_ns - region.asked_ns >= settings.linger_ns
+        if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
         if region.own is not None and not region.own.is_done:

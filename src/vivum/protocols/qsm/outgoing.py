@@ -15,11 +15,22 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from vivum.core.ids import Channel, Endpoint, GroupId
+from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import END, MARKS, begin_mark, slow_mark
+from vivum.protocols.qsm.chain import (
+    BEGIN_MARK,
+    END,
+    END_MARK,
+    MARKS,
+    SLOW_MARK,
+    VIEW_MARK,
+    ViewMark,
+    begin_mark,
+    slow_mark,
+    view_mark,
+)
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
@@ -61,6 +72,9 @@ class RegionSender:
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
         self._packed: list[tuple[GroupId, int]] = []
+        # Group views that differ from the region's, and what is still to be told of them.
+        self._views: dict[GroupId, ViewNumber] = {}
+        self._view_marks: deque[ViewMark] = deque()
         self._frames: deque[bytes] = deque()
         self._stops: deque[list[tuple[GroupId, int]]] = deque()
         self._resent_ns: dict[int, int] = {}
@@ -77,14 +91,19 @@ class RegionSender:
         group: GroupId,
         first: int,
         payloads: Sequence[bytes],
+        view: ViewNumber,
         size: int | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
     ) -> None:
-        """Queue messages of a group, of which the caller may know the `size` in bytes."""
+        """Queue messages of a group, accepted in this view of it; the caller may know their `size` in bytes."""
         if size is None:
             size = sum(map(len, payloads))
         assert not self.closing
         self.slow = max(self.slow, slow)
+        if view != self._views.get(group, self.config.view):
+            # Another region of the group has changed, and this one has not: receivers cannot know.
+            self._views[group] = view
+            self._view_marks.append((group, first, view))
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
@@ -121,9 +140,13 @@ class RegionSender:
         """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
-            builder.append(MARKS, 0, begin_mark(names))
-        if self.slow != self._told and builder.append(MARKS, 1, slow_mark(self.slow)):
+            builder.append(MARKS, BEGIN_MARK, begin_mark(names))
+        if self.slow != self._told and builder.append(MARKS, SLOW_MARK, slow_mark(self.slow)):
             self._told = self.slow
+        while self._view_marks:
+            if not builder.append(MARKS, VIEW_MARK, view_mark(self._view_marks[0])):
+                return self.next_frame
+            self._view_marks.popleft()
         ready, packed = self._ready, self._packed
         while ready:
             group = ready[0]
@@ -146,7 +169,7 @@ class RegionSender:
                 ready.rotate(-1)
                 if not was_cut:
                     break
-        if self.closing and not ready and builder.append(MARKS, 2, END):
+        if self.closing and not ready and builder.append(MARKS, END_MARK, END):
             self.closed = True
         return self.next_frame
 
@@ -159,6 +182,11 @@ class RegionSender:
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the frames that are kept."""
+        return sum(map(len, self._frames))
 
     # What the region reports.
 

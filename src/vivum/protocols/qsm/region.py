@@ -13,6 +13,7 @@ from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
+from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.aggregate import merge
 from vivum.protocols.qsm.incoming import StreamReceiver
@@ -48,6 +49,7 @@ class RegionMember:
         self.own: RegionSender | None = None
         self.gone: set[NodeId] = set()
         self.replaced_ns: int | None = None
+        self.asked_ns = now_ns
         self.is_left = False
         self.reports: list[tuple[Member, RegionReport]] = []
         self.placement = place([member.node for member in config.members], settings.ring_nodes_max)
@@ -114,6 +116,7 @@ class RegionMember:
                 now_ns,
             )
             stream.is_unwanted = self.is_left
+            stream.lacks = self.config.lacks.get(self._me, ())
             self.streams[sender] = stream
             self._on_new_stream(stream)
         return stream
@@ -146,6 +149,7 @@ class RegionMember:
         if stream is not None:
             stream.on_status(stop, closed, 0, 0)
             self._asking.add(sender)
+            self.asked_ns = now_ns
             self.rings[-1].hurry(now_ns)
             self.rings[0].hurry(now_ns)
 
@@ -424,12 +428,14 @@ class RegionMember:
         """Hand over tokens and receipts that are to be sent."""
         return [message for ring in self.rings for message in ring.take_messages(now_ns)]
 
-    def suspects(self, now_ns: int, patience_ns: int) -> list[tuple[Member, int]]:
-        """List members that this node, as a leader, has passed over for too long, and for how long."""
+    def suspects(self, now_ns: int, patience_ns: int, health: LocalHealth) -> list[tuple[Member, int]]:
+        """List members that this node, as a leader, has passed over for too long, and for how long it was awake."""
         found = []
+        patience_ns = health.patience_ns(patience_ns)
         for ring in self.rings:
             if ring.is_leader:
                 for node, since_ns in ring.skipped.items():
-                    if now_ns - since_ns >= patience_ns and node in self._lives and node not in self.gone:
-                        found.append((self._lives[node], now_ns - since_ns))
+                    silent_ns = health.awake_ns(now_ns, since_ns)
+                    if silent_ns >= patience_ns and node in self._lives and node not in self.gone:
+                        found.append((self._lives[node], silent_ns))
         return found

@@ -64,7 +64,14 @@ class Sending:
         self.streams[config.region, config.view] = stream
         return stream
 
-    def accept(self, group: GroupId, payloads: Sequence[bytes], size: int, streams: tuple[RegionSender, ...]) -> int:
+    def accept(
+        self,
+        group: GroupId,
+        payloads: Sequence[bytes],
+        size: int,
+        streams: tuple[RegionSender, ...],
+        view: ViewNumber,
+    ) -> int:
         """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
             raise NotNowError(
@@ -81,7 +88,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams, size, self.slow.get(group, SlowMembers.ISOLATE))
+        first = feed.send(payloads, streams, view, size, self.slow.get(group, SlowMembers.ISOLATE))
         self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None
