@@ -6,7 +6,6 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -20,6 +19,7 @@ from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_types, codec_of
 from vivum.live.seat import Seat
+from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SlowMembers
@@ -40,27 +40,6 @@ LOAD_TOPICS_MAX = 32
 
 LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatistics:
-    """What a node did so far, and how it stands."""
-
-    member: Member | None
-    domain: str
-    endpoint: Endpoint
-    service: Endpoint | None
-    carries_service: bool
-    topics: int
-    frame_bytes: int
-    """The largest datagram that it sends."""
-
-    window_frames: int
-    receive_buffer_bytes: int
-    """What the system granted."""
-
-    counters: dict[str, int]
-    """As listed in docs/reference/counters.md."""
 
 
 class NodeHandle:
