@@ -297,7 +297,9 @@ class NodeHandle:
 
     def name_of(self, group: GroupId) -> str:
         """Tell the name of a group."""
-        return self._by_group[group].name
+        seat = self._by_group.get(group)
+        # A topic may have got another group since the message came.
+        return f"group {group}" if seat is None else seat.name
 
     @property
     def browser(self) -> Browser:
