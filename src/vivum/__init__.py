@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from vivum.live.event import Batch, TopicEvent, TopicView
     from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, SendFailedError, TypeMismatch
     from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
-    from vivum.live.handle import NodeHandle, NodeStatistics
+    from vivum.live.handle import NodeHandle
     from vivum.live.messages import Message
+    from vivum.live.statistics import NodeStatistics
     from vivum.live.subscription import Subscription
     from vivum.live.topic import Topic, TopicStatistics
     from vivum.protocols.commands import SlowMembers
@@ -76,7 +77,7 @@ _HOMES = {
     "NoServiceError": "vivum.live.failures",
     "NodeHandle": "vivum.live.handle",
     "NodeInfo": "vivum.live.browsing",
-    "NodeStatistics": "vivum.live.handle",
+    "NodeStatistics": "vivum.live.statistics",
     "RELIABLE": "vivum.live.guarantees",
     "SendFailedError": "vivum.live.failures",
     "SlowMembers": "vivum.protocols.commands",

@@ -14,7 +14,8 @@ from vivum.live.connecting import Connecting
 from vivum.live.connecting import connect as _connect
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.guarantees import RELIABLE, Guarantee
-from vivum.live.handle import NodeHandle, NodeStatistics
+from vivum.live.handle import NodeHandle
+from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic, TopicStatistics
 from vivum.runtime.loop_thread import LoopThread

@@ -6,7 +6,6 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -20,6 +19,7 @@ from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_types, codec_of
 from vivum.live.seat import Seat
+from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SlowMembers
@@ -40,27 +40,6 @@ LOAD_TOPICS_MAX = 32
 
 LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatistics:
-    """What a node did so far, and how it stands."""
-
-    member: Member | None
-    domain: str
-    endpoint: Endpoint
-    service: Endpoint | None
-    carries_service: bool
-    topics: int
-    frame_bytes: int
-    """The largest datagram that it sends."""
-
-    window_frames: int
-    receive_buffer_bytes: int
-    """What the system granted."""
-
-    counters: dict[str, int]
-    """As listed in docs/reference/counters.md."""
 
 
 class NodeHandle:
@@ -318,7 +297,9 @@ class NodeHandle:
 
     def name_of(self, group: GroupId) -> str:
         """Tell the name of a group."""
-        return self._by_group[group].name
+        seat = self._by_group.get(group)
+        # A topic may have got another group since the message came.
+        return f"group {group}" if seat is None else seat.name
 
     @property
     def browser(self) -> Browser:

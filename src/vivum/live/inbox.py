@@ -37,7 +37,8 @@ class Inbox:
         self._topic = topic
         self._bytes_max = bytes_max
         self._drops_oldest = drops_oldest
-        self._items: deque[tuple[int, Delivery | MissedMessages]] = deque()
+        self._items: deque[tuple[int, Delivery | MissedMessages]] | tuple[()] = ()
+        # A deque is 600 bytes even when empty: made when something comes.
         self._waiter: asyncio.Future[None] | None = None
         self.closed = False
         self.size = 0
@@ -49,32 +50,40 @@ class Inbox:
     @property
     def has_delivery(self) -> bool:
         """Tell whether `take` would return something, and not raise."""
-        return bool(self._items) and isinstance(self._items[0][1], Delivery)
+        items = self._items
+        return isinstance(items, deque) and bool(items) and isinstance(items[0][1], Delivery)
 
     def put(self, delivery: Delivery) -> None:
         """Queue what came, or apply the policy."""
         size = estimated_bytes(delivery)
+        items = self._queue()
         if self.size and self.size + size > self._bytes_max:
             if not self._drops_oldest:
                 self._overrun(len(delivery.payloads))
                 return
-            while self._items and self.size + size > self._bytes_max:
-                old_size, old = self._items.popleft()
+            while items and self.size + size > self._bytes_max:
+                old_size, old = items.popleft()
                 self.size -= old_size
                 if isinstance(old, Delivery):
                     self.missed += len(old.payloads)
-        self._items.append((size, delivery))
+        items.append((size, delivery))
         self.size += size
         if self._waiter is not None:
             self._wake()
 
     def _overrun(self, count: int) -> None:
         self.missed += count
-        last = self._items[-1][1]
+        items = self._queue()
+        last = items[-1][1]
         if isinstance(last, MissedMessages) and last.count is not None:
             count += last.count
-            self._items.pop()
-        self._items.append((0, self._overrun_error(count)))
+            items.pop()
+        items.append((0, self._overrun_error(count)))
+
+    def _queue(self) -> deque[tuple[int, Delivery | MissedMessages]]:
+        if not isinstance(self._items, deque):
+            self._items = deque()
+        return self._items
 
     def _overrun_error(self, count: int) -> MissedMessages:
         return MissedMessages(
@@ -87,14 +96,15 @@ class Inbox:
         """Let the reader know, at this place, that messages are missing."""
         self.missed += told.count or 0
         if not self._drops_oldest:
-            self._items.append((0, told))
+            self._queue().append((0, told))
             self._wake()
 
     def take(self) -> Delivery | None:
         """Take the next delivery, None if there is none; raises `MissedMessages` where some are missing."""
-        if not self._items:
+        items = self._items
+        if not isinstance(items, deque) or not items:
             return None
-        size, item = self._items.popleft()
+        size, item = items.popleft()
         self.size -= size
         if isinstance(item, MissedMessages):
             raise item

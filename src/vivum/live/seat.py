@@ -49,7 +49,8 @@ class Seat:
         self.interruptible: list[Callable[[MissedMessages], None]] = []
         self.watchers: list[deque[TopicView]] = []
         self.fault: Exception | None = None
-        self.changed = asyncio.Event()
+        # Made when somebody waits: thousands of topics are entered, and few are waited for.
+        self._changed: asyncio.Event | None = None
         self._host = host
         self._command: Callable[[GroupId, Sequence[bytes]], Command] = (
             SendOnce if guarantee is Guarantee.BEST_EFFORT else SendMessages
@@ -58,6 +59,10 @@ class Seat:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._yielded_ns = 0
+
+    def name_of(self, _: GroupId) -> str:
+        """Tell the name of the topic, whatever group it has now."""
+        return self.name
 
     # Out.
 
@@ -99,14 +104,14 @@ class Seat:
         """All below are stable."""
         if stop > self.stable:
             self.stable = stop
-            self.changed.set()
+            self.notify()
 
     def on_failed(self, event: SendFailed) -> None:
         """Some may not have arrived."""
         self.failed += event.stop - event.first
         self._failure = event
         self.stable = max(self.stable, event.stop)
-        self.changed.set()
+        self.notify()
 
     async def flush(self) -> None:
         """Wait until all that was sent is stable."""
@@ -114,14 +119,25 @@ class Seat:
         await asyncio.sleep(0)
         target = self.accepted
         while self._failure is None and self.stable < target and self.accepted >= target:
-            self.changed.clear()
-            await self.changed.wait()
+            await self.wait_for_change()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise SendFailedError(
                 f"messages {failure.first} to {failure.stop - 1} of {self.name} may not have reached "
                 f"{'all members' if failure.receiver is None else f'node {failure.receiver}'}: {failure.cause}"
             )
+
+    def notify(self) -> None:
+        """Wake all who wait for a change."""
+        if self._changed is not None:
+            self._changed.set()
+
+    async def wait_for_change(self) -> None:
+        """Wait until something about this seat changes."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        self._changed.clear()
+        await self._changed.wait()
 
     # In.
 
@@ -152,10 +168,10 @@ class Seat:
         self.view = TopicView(self.name, number, members, joined, left)
         for watcher in self.watchers:
             watcher.append(self.view)
-        self.changed.set()
+        self.notify()
 
     def on_life_lost(self) -> None:
         """This life of the node has ended: numbers begin anew, and there is no view."""
         self.accepted = self.stable = 0
         self.view = None
-        self.changed.set()
+        self.notify()

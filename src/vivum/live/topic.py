@@ -60,7 +60,7 @@ class Topic(Generic[T]):
         self._codec = codec
         self._own = own
         self._is_left = False
-        self._reader: Reader[T] = Reader(inbox, codec.decode, lambda _: seat.name)
+        self._reader: Reader[T] = Reader(inbox, codec.decode, seat.name_of)
         self._receiver: Receiver | None = None
         seat.holders += 1
         if receive:
@@ -204,8 +204,7 @@ class Topic(Generic[T]):
             while not self._is_left:
                 while waiting:
                     yield waiting.popleft()
-                seat.changed.clear()
-                await seat.changed.wait()
+                await seat.wait_for_change()
         finally:
             seat.watchers.remove(waiting)
 
@@ -213,8 +212,7 @@ class Topic(Generic[T]):
         """Wait until the view has at least so many members, this node included."""
         while len(self.members) < count:
             self._node.check_open()
-            self._seat.changed.clear()
-            await self._seat.changed.wait()
+            await self._seat.wait_for_change()
         return self.members
 
     # The end.
@@ -256,7 +254,7 @@ class Topic(Generic[T]):
         if self._receives:
             seat.interruptible.remove(self._reader.inbox.interrupt)
         self._reader.inbox.close()
-        seat.changed.set()
+        seat.notify()
         self._node.forget(self)
 
     async def __aenter__(self) -> "Topic[T]":

@@ -1,74 +1,85 @@
-"""A place in a node where the configuration service can be: nothing at first, then the service.
+"""A place in a node where the configuration service is or can come to be, and how a new one begins there.
 
-The seam for take-over: a machine that keeps a copy of the service's state goes here.
+The service, or a copy of its state that takes over when it dies, is in the `ServicePlace`; this adds what a live node
+needs: beginning a service where there is none, and telling the machines beside it (directory, beacon) of it.
 """
 
-from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Member
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.protocols.membership.allegiance import term_of
+from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.place import ServicePlace
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
-from vivum.wire.kinds import Kind
-from vivum.wire.layout import U16_MAX
-
-EPOCHS_BETWEEN = 1 << 16
-LIVES_BETWEEN = 256
-"""How far the numbers of a service are above those that are known of one before: it may have given some more."""
 
 
 class Carrier:
-    """Carries the configuration service, or does not."""
+    """Carries the configuration service, a copy of it, or neither."""
 
-    kinds = frozenset({Kind.MEMBERSHIP})
+    kinds = ServicePlace.kinds
     commands: frozenset[type[Command]] = frozenset()
     has_data = False
 
-    def __init__(self, gate: Gate) -> None:
-        self.serving: ServiceMachine | None = None
+    def __init__(self, gate: Gate, client: MembershipClient | None) -> None:
+        """Prepare. Only with a client can the node be a standby of a service elsewhere."""
         self._gate = gate
-        self._term = 0
+        self._place = ServicePlace(gate, client)
 
-    def begin(self, member: Member, term: int, epoch: int = 0) -> None:
-        """Carry a new service from now on. `epoch` is one that the service before had, whose state is lost."""
-        self.serving = ServiceMachine(member, self._gate)
-        if term > 1:
-            self.serving.service.begin_after(epoch + EPOCHS_BETWEEN, min(term * LIVES_BETWEEN, U16_MAX // 2))
-        self._term = term
+    @property
+    def serving(self) -> ServiceMachine | None:
+        """The service, while it is here."""
+        return self._place.serving
+
+    def begin(self, member: Member, round_: int, salt: int) -> None:
+        """Carry a new service from now on: the first of a domain in round 0, later where one was lost with its state.
+
+        Numbers of its round were never given before. `salt` keeps apart two that begin in one round.
+        """
+        if round_ == 0:
+            self._place.serving = ServiceMachine(member, self._gate)
+            return
+        service = ConfigurationService(self._place.settings)
+        service.take_over(round_)
+        self._place.serving = ServiceMachine(
+            member, self._gate, self._place.settings, term=term_of(round_, salt), service=service
+        )
 
     def end(self) -> None:
         """Carry it no more."""
-        self.serving = None
+        self._place.serving = None
+
+    def on_service_ended(self) -> None:
+        """The service said that it ends: who has a copy need not wait for the silence."""
+        self._place.on_service_ended()
 
     def service(self) -> tuple[ConfigurationService, int] | None:
         """Tell the service that is carried and its term, if there is one."""
-        return None if self.serving is None else (self.serving.service, self._term)
+        serving = self._place.serving
+        return None if serving is None else (serving.service, serving.term)
 
     def heard_since(self, since_ns: int) -> int:
         """Count the lives from which the service heard something since then."""
-        return 0 if self.serving is None else self.serving.heard_since(since_ns)
+        serving = self._place.serving
+        return 0 if serving is None else serving.heard_since(since_ns)
 
-    def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
+    def submit(self, now_ns: int, command: Command) -> None:
         """Refuse: the service takes its requests as frames."""
-        raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")
+        self._place.submit(now_ns, command)
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        """Hand it to the service."""
-        if self.serving is None:
-            self._gate.refuse_state(now_ns, source, frame, "the configuration service is not here")
-        else:
-            self.serving.on_frame(now_ns, source, frame)
+        """Hand it to the place."""
+        self._place.on_frame(now_ns, source, frame)
 
     def on_timer(self, now_ns: int) -> None:
-        """Let the service do what is due."""
-        if self.serving is not None:
-            self.serving.on_timer(now_ns)
+        """Let the place do what is due."""
+        self._place.on_timer(now_ns)
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
-        return None if self.serving is None else self.serving.next_deadline_ns()
+        return self._place.next_deadline_ns()
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        """Hand over what the service has to say."""
-        return EMPTY_OUTPUT if self.serving is None else self.serving.take_output(room_bytes)
+        """Hand over what the place has to say."""
+        return self._place.take_output(room_bytes)

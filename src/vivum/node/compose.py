@@ -72,12 +72,12 @@ def compose_member(
     nobody = Member(NodeId(0), Incarnation(0))
     gate = Gate(domain, counters, nobody, trace, limits)
     multicast = settings.multicast
-    carrier = Carrier(gate)
+    client = MembershipClient(name, NodeId(0), endpoint, [NOWHERE], gate, rng, trace=trace)
+    carrier = Carrier(gate, client)
     finder = Finder(endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=carry_after_ns)
     beaconer = Beaconer(
         endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=False, seeds=seeds
     )
-    client = MembershipClient(name, NodeId(0), endpoint, [NOWHERE], gate, rng, trace=trace)
     qsm = QsmMachine(client, gate, settings, limits, trace=trace)
     once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
     surveyor = Surveyor(gate)
@@ -101,8 +101,8 @@ def compose_service(domain: int, endpoint: Endpoint, *, multicast: bool) -> Serv
     counters = Counters()
     member = Member(SERVICE_NODE, Incarnation(1))
     gate = Gate(domain, counters, member)
-    carrier = Carrier(gate)
-    carrier.begin(member, 1)
+    carrier = Carrier(gate, None)
+    carrier.begin(member, 0, 0)
     beaconer = Beaconer(endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=True)
     machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), carrier, beaconer, counters)

@@ -18,6 +18,7 @@ from vivum.node.compose import MemberParts, compose_member
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.driver import Driver
@@ -26,6 +27,12 @@ from vivum.runtime.udp import UdpPort
 
 CARRY_STEP_NS = 150_000_000
 """How much longer each younger node waits before it carries a service in the place of a lost one."""
+
+TAKEOVER_PATIENCE_NS = 5_000_000_000
+"""How long standbys have to take over from a lost service before a node begins a new one."""
+
+FOLLOW_PATIENCE_S = 2.0
+"""How long a service of a later term has to tell a node of itself before the node begins a new life there."""
 
 MEETING_PATIENCE_NS = 1_500_000_000
 """How much longer a node waits that is not the one at the port where nodes meet."""
@@ -101,7 +108,8 @@ class MemberHost:
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []
         self._follow_soon: ServiceInfo | None = None
-        self._epoch_before = 0
+        self._was_serving = False
+        self._is_patient = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._port = self._open_port()
@@ -213,6 +221,11 @@ class MemberHost:
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
+        serving = self.carries_service
+        if serving is not self._was_serving:
+            self._was_serving = serving
+            if serving:
+                self._loop.call_soon(self._speak_for_service)
         self._on_settled()
 
     # Events of discovery.
@@ -223,8 +236,9 @@ class MemberHost:
                 self._follow_later(service)
             case ServiceAbsent():
                 self._loop.call_soon(self._carry_service)
-            case ServiceLost():
-                self._epoch_before = max(self._epoch_before, self._parts.client.epoch)
+            case ServiceLost(_, has_ended):
+                if has_ended:
+                    self._parts.carrier.on_service_ended()
                 self._rank_by_age()
             case ServiceOutranked(by):
                 self._loop.call_soon(self._give_way, by)
@@ -240,10 +254,27 @@ class MemberHost:
         service, self._follow_soon = self._follow_soon, None
         if service is None or self._is_closed:
             return
+        client = self._parts.client
+        if client.member is not None and service.term > client.term > 0 and not self._is_patient:
+            # A standby that took over tells its nodes itself, and their lives go on: give it time for that.
+            self._is_patient = True
+            self._loop.call_later(FOLLOW_PATIENCE_S, self._follow_if_needed)
+            return
+        self._follow_now(service)
+
+    def _follow_if_needed(self) -> None:
+        self._is_patient = False
+        service = self._parts.finder.service
+        if service is not None and not self._is_closed and not self._parts.client.follows(service.endpoint):
+            self._follow_now(service)
+
+    def _follow_now(self, service: ServiceInfo) -> None:
         if service.endpoint != self.endpoint:
             self._parts.carrier.end()
         now_ns = self._driver.now_ns
         client = self._parts.client
+        if client.member is not None and client.follows(service.endpoint):
+            return
         client.serve_by(now_ns, [service.endpoint])
         if client.state is ClientState.IDLE:
             client.start(now_ns)
@@ -260,7 +291,15 @@ class MemberHost:
         finder, carrier = self._parts.finder, self._parts.carrier
         if self._is_closed or finder.service is not None:
             return
-        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), finder.term + 1, self._epoch_before)
+        round_ = 0 if not finder.term else (finder.term >> ROUND_BITS) + 1
+        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, random.getrandbits(ROUND_BITS))
+        self._speak_for_service()
+
+    def _speak_for_service(self) -> None:
+        """The service is here, begun or taken over: let all know."""
+        if self._is_closed or not self.carries_service:
+            return
+        self._was_serving = True
         self._driver.submit(StartBeacon())
         info = self._parts.beaconer.info
         assert info is not None, "a service that began has something to tell"
@@ -279,7 +318,9 @@ class MemberHost:
             {pair for config in client.regions.values() for pair in zip(config.ages, config.members, strict=True)}
         )
         index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
-        self._parts.finder.carry_after(index * CARRY_STEP_NS)
+        # With a majority of the nodes left a standby takes over. Only if none does, somebody begins anew.
+        patience_ns = TAKEOVER_PATIENCE_NS if len(aged) > 2 else 0
+        self._parts.finder.carry_after(patience_ns + index * CARRY_STEP_NS)
         if not self.options.multicast:
             self._parts.finder.ask_also(client.endpoints.values())
 

@@ -37,7 +37,7 @@ class Talk:
         self.now_ns = SECOND
         self.is_cut = False
         self.service: ConfigurationService | None = ConfigurationService()
-        self.term = 1
+        self.term = 1 << 16
         self.life = self.service.join("a process", NodeId(0), NODE)
         self.counters = Counters()
         gate = Gate(DOMAIN, self.counters, Member(NodeId(9), Incarnation(1)))
@@ -172,7 +172,7 @@ def test_a_directory_of_a_later_term_learns_groups_from_nodes_and_gives_others()
     talk = Talk()
     (before,) = records(talk.do(EnterTopics(1, entries("/a"))))
     talk.do(BrowseTopics(2, "/*", watch=True))
-    talk.service, talk.term = ConfigurationService(), 2
+    talk.service, talk.term = ConfigurationService(), 2 << 16
     talk.life = talk.service.join("a process", NodeId(0), NODE)
     talk.do(AskAnew())
     fresh = records([e for e in talk.do(EnterTopics(3, entries("/b"))) if isinstance(e, TopicsEntered)])

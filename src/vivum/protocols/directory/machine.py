@@ -17,6 +17,7 @@ from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
 from vivum.protocols.directory.names import matches
 from vivum.protocols.directory.settings import DirectorySettings
+from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
@@ -99,7 +100,7 @@ class DirectoryMachine:
             self._names.clear()
             self._watchers.clear()
             self._created = 0
-            self._next_group = term % BLOCKS * BLOCK + 1
+            self._next_group = (term >> ROUND_BITS) % BLOCKS * BLOCK + 1
         return service
 
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002

@@ -56,9 +56,10 @@ class ServiceFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServiceLost(Event):
-    """The service has been silent for too long: the node looks for another one."""
+    """The service has been silent for too long, or said that it ends: the node looks for another one."""
 
     service: ServiceInfo
+    has_ended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,8 @@ class Finder:
         if is_news:
             self._events.append(ServiceFound(service))
 
-    def _become_bereft(self, service: ServiceInfo) -> None:
-        self._events.append(ServiceLost(service))
+    def _become_bereft(self, service: ServiceInfo, has_ended: bool) -> None:
+        self._events.append(ServiceLost(service, has_ended))
         self._become_seeking()
 
     # Frames.
@@ -171,7 +172,7 @@ class Finder:
         elif isinstance(body, Seek):
             self._on_seek(body)
         elif self.service is not None and self.service.endpoint == (body.host, body.port):
-            self._become_bereft(self.service)
+            self._become_bereft(self.service, True)
 
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
@@ -211,7 +212,7 @@ class Finder:
                         self._events.append(ServiceAbsent())
                 case "watch":
                     assert self.service is not None, "only a service that was found is watched"
-                    self._become_bereft(self.service)
+                    self._become_bereft(self.service, False)
 
     def _seek(self) -> None:
         willing = self._carry_after_ns is not None

@@ -205,8 +205,19 @@ class MembershipClient:
     def serve_by(self, now_ns: int, services: Sequence[Endpoint]) -> None:
         """Speak with other services from now on. A life given by a former one ends, and a new one begins there."""
         self._errands.replace_services(services)
+        # Terms of one history say nothing about another.
+        self._allegiance = Allegiance()
+        self._allegiance.heard_ns = now_ns
         if self.state in (ClientState.JOINING, ClientState.JOINED):
             self._become_removed(now_ns)
+
+    def on_service_ended(self) -> None:
+        """The service said that it ends: support who goes on for it, without waiting for the silence."""
+        self._allegiance.heard_ns = 0
+
+    def follows(self, service: Endpoint) -> bool:
+        """Tell whether this node already speaks with the service at an endpoint."""
+        return self._errands.destination == service
 
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
         """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""

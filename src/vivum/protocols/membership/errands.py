@@ -44,7 +44,8 @@ class Errands:
 
     def replace_services(self, services: Sequence[Endpoint]) -> None:
         """Speak with these from now on."""
-        self._services = tuple(services)
+        self._seeds = self._services = tuple(services)
+        self._is_fresh = False
         self._service = 0
 
     @property

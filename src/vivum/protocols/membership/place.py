@@ -79,6 +79,12 @@ class ServicePlace:
         """Refuse: the service takes its requests as frames."""
         raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")
 
+    def on_service_ended(self) -> None:
+        """The service said that it ends: do not wait for the silence."""
+        self._heard_ns = 0
+        if self._client is not None:
+            self._client.on_service_ended()
+
     # Frames.
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:

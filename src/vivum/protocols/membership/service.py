@@ -94,12 +94,6 @@ class ConfigurationService:
         self._exact_keys: dict[Bounds, int] = {}
         self._cover_of: dict[Bounds, Bounds] = {}
 
-    def begin_after(self, epoch: int, lives: int) -> None:
-        """Begin with numbers above those of a service before, whose state is lost: none of them comes again."""
-        assert not self._incarnations, "only a service without lives can begin"
-        self.epoch = epoch
-        self._incarnation_floor = lives
-
     # Lives.
 
     def life_of(self, member: Member) -> Life | None:

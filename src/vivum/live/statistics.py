@@ -1,0 +1,26 @@
+"""What a node tells of itself."""
+
+from dataclasses import dataclass
+
+from vivum.core.ids import Endpoint, Member
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """What a node did so far, and how it stands."""
+
+    member: Member | None
+    domain: str
+    endpoint: Endpoint
+    service: Endpoint | None
+    carries_service: bool
+    topics: int
+    frame_bytes: int
+    """The largest datagram that it sends."""
+
+    window_frames: int
+    receive_buffer_bytes: int
+    """What the system granted."""
+
+    counters: dict[str, int]
+    """As listed in docs/reference/counters.md."""
