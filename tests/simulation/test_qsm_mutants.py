@@ -138,7 +138,7 @@ MUTANTS: dict[Callable[[Patch], None], list[int]] = {
 
 
 UNFOUND = {numbers_a_stream_anew, forgets_that_news_from_below_is_old}
-"""Standbys moved all seeds, and none is known that finds these: some 300 were tried. Strict: if one does, it shows."""
+"""Standbys moved all seeds, and some minutes of search found none for these. Strict: if one does, it shows."""
 
 
 def _marked(mutant: Callable[[Patch], None]) -> Any:
