@@ -181,7 +181,9 @@ def test_all_agree_after_any_history_in_which_the_service_dies_or_is_cut_off(
     run(net, [each for each in history(rng, 20) if each[0] in ("subscribe", "unsubscribe", "wait")], begin=False)
     net.run_for(15 * SECOND)
     net.cut.clear()
-    wanted = run(net, history(rng, lengths[1]), begin=False)
+    # Nobody dies now: whoever serves and its standbys may be gone within the time that a take-over needs.
+    calm = [each for each in history(rng, lengths[1]) if each[0] not in ("restart", "kill", "leave")]
+    wanted = run(net, calm, begin=False)
     net.run_for(SECOND)
     net.settle()
     assert len(net.serving()) == 1
