@@ -37,7 +37,14 @@ def make_up_hybrid(seed: int) -> Scenario:
         pattern=rng.choice(["hierarchical", "random"]),
         members=rng.randint(2, nodes),
     )
-    return msgspec.structs.replace(scenario, nodes=nodes, groups=groups, settings={**scenario.settings, **hybrid})
+    return msgspec.structs.replace(
+        scenario,
+        nodes=nodes,
+        groups=groups,
+        settings={**scenario.settings, **hybrid},
+        # A node that crashed may be dropped late, here at 15 s in seed 88, and a stream to it is given up 15 s later.
+        settle=Duration(40 * SECOND),
+    )
 
 
 def make_up_long(seed: int, protocol: str = "qsm") -> Scenario:
