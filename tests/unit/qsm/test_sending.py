@@ -1,0 +1,28 @@
+"""The way out of a node: what is kept of streams that ended."""
+
+from qsm_worlds.streams import ALICE, ONE, config
+from vivum.core.ids import Channel, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import Datagram
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.tokens import RegionReport
+
+
+def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_numbers() -> None:
+    """Ours, seed 67: it began with frame 0 again, and receivers took its frames for old ones."""
+    sending = Sending(QsmSettings(rate_initial=0), Limits(), Counters())
+    stream = sending.open(config(1, 1), (Channel(1),))
+    sending.accept(ONE, [b"a"], 1, (stream,), ViewNumber(1))
+    datagrams: list[Datagram] = []
+    sending.make_data(0, 1, ALICE, datagrams, 1 << 20)
+    sending.close(stream.key, 0)
+    sending.make_data(0, 1, ALICE, datagrams, 1 << 20)
+    assert stream.closed
+    sending.on_report(0, stream, RegionReport(1, stream.next_frame, stream.next_frame, (), 0))
+    sending.retire(0, ())
+    assert stream.key not in sending.streams
+    again = sending.open(config(1, 1), (Channel(1),))
+    assert again is not stream
+    assert again.next_frame == stream.next_frame > 0
