@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick lint bench soak reference java base dev clean
+.PHONY: help demo test quick lint bench soak reference java base spark dev clean
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -15,10 +15,10 @@ help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-demo: base  ## Show what Vivum does, in the terminal, in seconds
+demo: spark java  ## Show what Vivum does, in the terminal, in seconds
 	@$(BIN)/vivum demo
 
-test: dev  ## Lint, and all tests but the soak: what must pass before a commit
+test: dev java  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/lint.sh
 	@echo "vivum: tests"
 	@$(PYTEST) -m "not soak"
@@ -29,8 +29,8 @@ quick: dev  ## The tests that take less than a second each
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
-bench: dev  ## Measure codec and simulator; the figures go to out/ as JSON too
-	@tools/bench.sh codec simulator
+bench: dev java  ## Measure codec, simulator and pipeline; the figures go to out/ as JSON too
+	@tools/bench.sh codec simulator pipeline
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
@@ -39,11 +39,14 @@ reference: dev  ## Write docs/reference anew from the code
 	@$(BIN)/python tools/reference.py
 
 java:  ## Find Java 17 for Spark, or install it where that is possible
-	@tools/java.sh
+	@tools/java.sh >/dev/null
 
 # What the other targets stand on. The scripts know by themselves when there is nothing to do.
 base:
 	@tools/venv.sh base
+
+spark:
+	@tools/venv.sh spark
 
 dev:
 	@tools/venv.sh dev

@@ -72,9 +72,10 @@ def test_an_install_is_done_once(clone):
 def test_a_development_install_serves_as_base_too(clone):
     clone.run("venv.sh", "dev")
     assert clone.installs() == [".[dev]"]
-    assert clone.stamps() == ["vivum-base.stamp", "vivum-dev.stamp"]
-    clone.run("venv.sh", "base")
-    assert clone.installs() == []
+    assert clone.stamps() == ["vivum-base.stamp", "vivum-dev.stamp", "vivum-spark.stamp"]
+    for name in ("base", "spark"):
+        clone.run("venv.sh", name)
+        assert clone.installs() == []
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "src/vivum/_codec.pyx"])
@@ -123,7 +124,7 @@ def test_a_python_that_is_not_there_is_refused_in_one_sentence(clone):
 def test_an_unknown_set_is_refused(clone):
     refused = clone.run("venv.sh", "everything")
     assert refused.returncode == 1
-    assert "knows the sets 'base' and 'dev'" in refused.stderr
+    assert "knows the sets 'base', 'spark' and 'dev'" in refused.stderr
 
 
 def test_java_is_found_by_its_home(clone, tmp_path):

@@ -36,7 +36,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise UsageError("traces in files need pyarrow; install it with: pip install 'vivum[spark]'") from error
+        raise UsageError("traces and logs need pyarrow; install it with: pip install 'vivum[spark]'") from error
     return pyarrow
 
 
