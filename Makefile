@@ -15,11 +15,12 @@ help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-demo: spark java  ## Show what Vivum does, in the terminal, in seconds
+demo: spark  ## Show what Vivum does, in the terminal, in seconds
 	@$(BIN)/vivum demo
 
-test: dev java  ## Lint, and all tests but the soak: what must pass before a commit
+test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/lint.sh
+	@tools/java.sh >/dev/null
 	@echo "vivum: tests"
 	@$(PYTEST) -m "not soak"
 
@@ -29,7 +30,8 @@ quick: dev  ## The tests that take less than a second each
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
-bench: dev java  ## Measure codec, simulator and pipeline; the figures go to out/ as JSON too
+bench: dev  ## Measure codec, simulator and pipeline; the figures go to out/ as JSON too
+	@tools/java.sh >/dev/null
 	@tools/bench.sh codec simulator pipeline
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
@@ -39,7 +41,7 @@ reference: dev  ## Write docs/reference anew from the code
 	@$(BIN)/python tools/reference.py
 
 java:  ## Find Java 17 for Spark, or install it where that is possible
-	@tools/java.sh >/dev/null
+	@tools/java.sh
 
 # What the other targets stand on. The scripts know by themselves when there is nothing to do.
 base:

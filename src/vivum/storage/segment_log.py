@@ -121,6 +121,7 @@ class SegmentLog:
         """Add messages as one batch; return their offsets. Raises `StorageError` and adds nothing if that fails."""
         self._check_open()
         batch = batch_of_runs(runs, self.next_offset)
+        self._note_topics({run.topic for run in runs})
         if self._file >= 0 and self._must_roll(len(batch)):
             self._seal()
             self.retain()
@@ -142,6 +143,16 @@ class SegmentLog:
         else:
             self.sync_if_due()
         return offsets
+
+    def _note_topics(self, topics: set[str]) -> None:
+        """List new topics beside the log, so that readers know at once what there is."""
+        if not topics <= self.types.types.keys():
+            self.types.note(topics)
+            try:
+                self.types.write(self.directory)
+            except OSError as error:
+                self.types = TopicTypes.read(self.directory)
+                raise cannot_write_log(self.directory, error) from error
 
     def sync(self) -> None:
         """Force to the disk what was appended, whatever the policy."""

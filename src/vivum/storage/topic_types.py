@@ -3,7 +3,7 @@
 A type is told as plain data (`types.json`), not as code: who reads a log has other classes, or none, and a log must be
 readable years later. `describe_type` tells a msgspec struct; `struct_of` makes a struct of the same shape again.
 
-A topic whose type is unknown is read raw.
+A topic whose type is unknown is listed as well, and read raw.
 """
 
 import json
@@ -135,7 +135,7 @@ def _shown(described: Any) -> str:
 class TopicTypes:
     """The types of a log's topics."""
 
-    def __init__(self, types: dict[str, TypeDescription] | None = None) -> None:
+    def __init__(self, types: dict[str, TypeDescription | None] | None = None) -> None:
         self.types = types or {}
 
     @classmethod
@@ -146,7 +146,7 @@ class TopicTypes:
             stored = msgspec.json.decode(path.read_bytes())
             if stored["format"] != FORMAT_OF_TYPES:
                 raise StorageError(f"{path} has format {stored['format']}, this version reads {FORMAT_OF_TYPES}")
-            return cls(msgspec.convert(stored["topics"], dict[str, TypeDescription]))
+            return cls(msgspec.convert(stored["topics"], dict[str, TypeDescription | None]))
         except FileNotFoundError:
             return cls()
         except (OSError, msgspec.MsgspecError, KeyError, TypeError) as error:
@@ -163,6 +163,12 @@ class TopicTypes:
             raise UsageError(f"type {new.name} does not fit the type of {topic} in the log: {why}; use another log")
         self.types[topic] = new
         return True
+
+    def note(self, topics: Iterable[str]) -> bool:
+        """Note topics of which nothing but the name is known; tell whether there was a new one."""
+        new = [topic for topic in topics if topic not in self.types]
+        self.types.update(dict.fromkeys(new))
+        return bool(new)
 
     def write(self, directory: Path) -> None:
         """Write the file, whole."""
