@@ -19,6 +19,9 @@ from vivum.cli.conventions import run
 COMMANDS: dict[str, str] = {
     "demo": "Watch a small cluster survive loss, a sleeping node and a crash.",
     "sim": "Run, watch and swarm deterministic simulations.",
+    "audit": "Check recorded traces for broken guarantees, on Spark.",
+    "sweep": "Run an experiment's grid of simulations as a Spark job.",
+    "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
 """Name and one line of help of every command, in the order of the help."""

@@ -1,5 +1,6 @@
 """A Spark session that is ready for Vivum, on this machine unless told otherwise."""
 
+import logging
 import os
 import re
 import shutil
@@ -56,6 +57,9 @@ def session(
     }
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
+    # PySpark would print every failed query as JSON, beside the exception that it raises.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark: SparkSession = builder.getOrCreate()
     register(spark)
     return spark
