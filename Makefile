@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick lint bench soak reference java base spark dev clean
+.PHONY: help demo test quick lint bench soak reference java base spark dev peers clean
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -30,9 +30,9 @@ quick: dev  ## The tests that take less than a second each
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
-bench: dev  ## Measure codec, simulator and pipeline; the figures go to out/ as JSON too
+bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
 	@tools/java.sh >/dev/null
-	@tools/bench.sh codec simulator pipeline
+	@tools/bench.sh codec simulator pipeline peers throughput latency link
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
@@ -52,6 +52,10 @@ spark:
 
 dev:
 	@tools/venv.sh dev
+
+peers:
+	@tools/venv.sh bench
+	@tools/packages.sh nats-server redis-server iproute2 nftables
 
 clean:  ## Remove everything that make made
 	@rm -rf .venv build dist out src/*.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -6,7 +6,9 @@ Data alone. The rules that read it are in `tools/tidy`, the tests in `tests/tidy
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("bench",),
     ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
+    ("sync",),
     ("console", "pipeline"),
     ("tempest",),
     ("live",),
@@ -27,10 +29,14 @@ PROTOCOLS: tuple[str, ...] = (
     "order",
     "bimodal",
     "ricochet",
+    "unrepaired",
     "qsm",
+    "directory",
+    "discovery",
     "membership",
     "consensus",
     "gossip",
+    "survey",
     "reference",
 )
 """The same inside `vivum.protocols`, one sub-package a row. Modules beside them are the ground for all."""
@@ -84,10 +90,19 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
     "pyspark": frozenset({"pipeline"}),
     "nicegui": frozenset({"console"}),
     "pyarrow": frozenset({"storage", "pipeline"}),
+    "zmq": frozenset({"bench"}),
+    "zenoh": frozenset({"bench"}),
+    "nats": frozenset({"bench"}),
+    "redis": frozenset({"bench"}),
 }
 """Heavy optional libraries, and the only packages that import them."""
 
-SAME_NAMES: dict[str, str] = {}
+SAME_NAMES: dict[str, str] = {
+    "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
+    "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
+    "send": "as prepare; and the command send-file",
+    "receive": "as prepare; and the command receive-file",
+}
 """Public names that two modules may both define, with the reason. An unneeded entry fails the test."""
 
 MODULE_LINES_MAX = 500

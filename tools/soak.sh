@@ -8,6 +8,9 @@ cd "$(dirname "$0")/.."
 seeds=$1
 fuzz_seconds=$2
 
+# Tests on hosts of network namespaces need them.
+tools/packages.sh iproute2 nftables
+
 echo "vivum: tests marked soak"
 status=0
 .venv/bin/python -m pytest -m soak || status=$?

@@ -4,6 +4,7 @@
 #     tools/venv.sh base       the library alone: what `pip install .` gives
 #     tools/venv.sh spark      with the data pipeline: PySpark is 450 MB and takes a minute or two
 #     tools/venv.sh dev        with everything that tests and lint need
+#     tools/venv.sh bench      with the peers that benchmarks compare with, too
 #
 # What was installed is remembered in .venv/vivum-<set>.stamp: a checksum of all that decides the result (the files
 # below, the place of the clone, the compiler). The stamp is removed before pip starts and written after it has ended well,
@@ -23,7 +24,8 @@ case $set_name in
     base) target=. what="the library" ;;
     spark) target='.[spark]' what="the library and Spark" ;;
     dev) target='.[dev]' what="the library, its tests and its linters" ;;
-    *) fail "tools/venv.sh knows the sets 'base', 'spark' and 'dev', not '$set_name'" ;;
+    bench) target='.[dev,bench]' what="the library, its tests and the peers that it is compared with" ;;
+    *) fail "tools/venv.sh knows the sets 'base', 'spark', 'dev' and 'bench', not '$set_name'" ;;
 esac
 venv_python=.venv/bin/python
 
@@ -161,5 +163,6 @@ if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >
 fi
 printf '%s\n' "$checksum" >.venv/stamp.new
 [ "$set_name" = base ] || cp .venv/stamp.new .venv/vivum-base.stamp
-[ "$set_name" != dev ] || cp .venv/stamp.new .venv/vivum-spark.stamp
+case $set_name in dev | bench) cp .venv/stamp.new .venv/vivum-spark.stamp ;; esac
+[ "$set_name" != bench ] || cp .venv/stamp.new .venv/vivum-dev.stamp
 mv .venv/stamp.new ".venv/vivum-$set_name.stamp"

@@ -78,11 +78,16 @@ def seeds():
     builder.append_fragment(2, 7, _twin.FLAG_CONTINUES | _twin.FLAG_MORE, b"middle")
     yield builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
     header = (1, 2, 3, 4, 5, 6)
+    repair = tokens.RepairRequest(3, 1, 2, (5, 6))
+    vote = tokens.RateVote(3, 8, 2, 4)
     status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9)
     for kind, message in [
         (Kind.NAK, control.Nak(1, (1, 2, 5, 9))),
         (Kind.HEARTBEAT, control.Heartbeat(1, 2, 3)),
-        (Kind.TOKEN, tokens.Token(0, 1, 2, 3, 4, (5,), 0, (status,), (tokens.RepairRequest(3, 1, 2, (5, 6)),))),
+        (
+            Kind.TOKEN,
+            tokens.Token(0, 1, 2, 3, 4, (5,), vote, (status,), (repair,)),
+        ),
         (Kind.MEMBERSHIP, membership.Subscribe(1, (1, 2), (5, 9))),
         (Kind.CONFIGURATION, membership.Configuration(1, 2, 3, 0, 4, 0, 1, 5, b"content")),
         (Kind.ORDER, control.Order(1, 2, (control.OrderedRun(1, 2, 3, 4),))),

@@ -7,9 +7,9 @@ from vivum.core.time import MICROSECOND, MILLISECOND
 from vivum.protocols.qsm.placement import Placement, place
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.tokens import Token, TokenReceipt
+from vivum.wire.tokens import NO_VOTE, Token, TokenReceipt
 
-EMPTY = Token(0, 0, 0, 0, 0, (), 0, (), ())
+EMPTY = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
 class Member:
@@ -42,6 +42,13 @@ class Member:
 
     def leader_of(self, level: int) -> NodeId:
         return self.rings[level].leader
+
+    def is_absent(self, level: int, node: NodeId) -> bool:
+        return node in self.gone or node in self.rings[level].skipped
+
+    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
+        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
+            self.rings[level + 1].become_leader(now_ns)
 
     def is_busy(self) -> bool:
         return self.busy

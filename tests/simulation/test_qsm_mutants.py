@@ -12,6 +12,7 @@ from vivum.protocols.qsm.chain import Chain
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.repair import RepairDesk
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.sending import Sending
 from vivum.sim.swarm import make_up
@@ -36,19 +37,6 @@ def confirms_what_is_stable(patch: Patch) -> None:
     patch.setattr(RegionSender, "on_report", lambda self, stable, floor: right(self, stable, stable))
 
 
-def forgets_that_news_from_below_is_old(patch: Patch) -> None:
-    """Ours: a ring below that had spoken before the stable point rose was taken to be up to it."""
-    right = RegionMember._decide
-
-    def decide(self: RegionMember, now_ns: int, record: StreamRecord) -> None:
-        right(self, now_ns, record)
-        sender = next(each for each in self._verdicts if each == (record.sender, record.incarnation))
-        verdict = self._verdicts[sender]
-        verdict.floor = max(verdict.floor, min(verdict.stable, record.behind))
-
-    patch.setattr(RegionMember, "_decide", decide)
-
-
 def counts_only_who_knows_the_stream(patch: Patch) -> None:
     """Ours: who passed the token before somebody told of a new stream was taken to have all of it."""
     patch.setattr(RegionMember, "_with_unaware", lambda self, record, begun: record)
@@ -70,8 +58,8 @@ def skips_what_those_behind_lack(patch: Patch) -> None:
     """Who is behind the stable point goes on there, without what it lacks."""
     right = StreamReceiver.on_status
 
-    def on_status(self: StreamReceiver, stop: int, closed: bool, stable: int, floor: int) -> None:
-        right(self, stop, closed, stable, floor)
+    def on_status(self: StreamReceiver, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
+        right(self, stop, closed, stable, floor, slow)
         self.window.skip_to(min(stable, self.window.stop))
 
     patch.setattr(StreamReceiver, "on_status", on_status)
@@ -92,7 +80,7 @@ def ignores_begin_marks(patch: Patch) -> None:
 
 def never_asks(patch: Patch) -> None:
     """Nobody asks for what it lacks."""
-    patch.setattr(RegionMember, "_own_requests", lambda self, now_ns, requests: [])
+    patch.setattr(RepairDesk, "ask", lambda self, now_ns, requests, streams: ([], 0))
 
 
 def never_takes_a_sleeper_in_again(patch: Patch) -> None:
@@ -122,11 +110,10 @@ def delivers_to_those_who_left(patch: Patch) -> None:
 
 
 MUTANTS: dict[Callable[[Patch], None], list[int]] = {
-    caches_forget_what_is_stable: [9],
-    confirms_what_is_stable: [9],
+    caches_forget_what_is_stable: [20],
+    confirms_what_is_stable: [7],
     counts_only_who_knows_the_stream: [218],
-    forgets_that_news_from_below_is_old: [515],
-    waits_for_the_fastest: [4],
+    waits_for_the_fastest: [16, 18],
     skips_what_those_behind_lack: [5, 11],
     ignores_begin_marks: [7, 10],
     never_asks: [3, 10],

@@ -19,12 +19,26 @@ from vivum.cli.conventions import run
 COMMANDS: dict[str, str] = {
     "demo": "Watch a small cluster survive loss, a sleeping node and a crash.",
     "sim": "Run, watch and swarm deterministic simulations.",
+    "up": "Run the service of a domain: membership, names of topics, beacon.",
+    "pub": "Send messages to a topic.",
+    "sub": "Print the messages of topics.",
+    "ls": "List the topics and nodes of a domain.",
+    "top": "Watch the rates of nodes and topics.",
+    "send-file": "Send a file to many receivers at once.",
+    "receive-file": "Receive a file that somebody sends.",
+    "bench": "Measure throughput and latency, beside the peers and the limit of the machine.",
     "audit": "Check recorded traces for broken guarantees, on Spark.",
     "sweep": "Run an experiment's grid of simulations as a Spark job.",
     "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
 """Name and one line of help of every command, in the order of the help."""
+
+PLACES: dict[str, tuple[str, str]] = {
+    "send-file": ("files", "send_app"),
+    "receive-file": ("files", "receive_app"),
+}
+"""File and application of commands that are not `app` in the file of their own name."""
 
 
 class _Commands(typer.core.TyperGroup):
@@ -35,7 +49,8 @@ class _Commands(typer.core.TyperGroup):
         name, placeholder, rest = super().resolve_command(ctx, args)
         if name is None or placeholder is None:
             return name, placeholder, rest
-        command = typer.main.get_command(importlib.import_module(f"vivum.cli.{name}").app)
+        file, attribute = PLACES.get(name, (name, "app"))
+        command = typer.main.get_command(getattr(importlib.import_module(f"vivum.cli.{file}"), attribute))
         command.name = name
         return name, command, rest
 

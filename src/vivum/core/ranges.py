@@ -108,6 +108,16 @@ class RangeSet:
         made._bounds = self._bounds[: 2 * ranges_max]
         return made
 
+    def head(self, count: int) -> "RangeSet":
+        """Copy the lowest numbers, at most this many."""
+        made = RangeSet()
+        for start, stop in self.ranges():
+            if count <= 0:
+                break
+            made._bounds += (start, min(stop, start + count))
+            count -= stop - start
+        return made
+
     def clear(self) -> None:
         """Empty the set."""
         self._bounds.clear()

@@ -2,18 +2,34 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from vivum.core.ids import Channel, GroupId, Member, NodeId
 from vivum.core.machine import Command, Event
 
 
+class SlowMembers(IntEnum):
+    """What to do about members of a group that cannot keep up. Where groups share their fate, the highest counts."""
+
+    ISOLATE = 0
+    """The healthy go on; who is slow is served from caches, as long as these reach back."""
+    DROP = 1
+    """As ISOLATE; but who stays behind for too long starts a new life and is brought up to date."""
+    WAIT = 2
+    """All wait for the slowest, until it is dropped from the domain."""
+
+
 @dataclass(frozen=True, slots=True)
 class JoinGroup(Command):
-    """Take part in a group whose members are known beforehand (a protocol without a membership service)."""
+    """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
+
+    `slow` is for the messages that this node will send to the group.
+    """
 
     group: GroupId
     channel: Channel
     nodes: Collection[NodeId]
+    slow: SlowMembers = SlowMembers.ISOLATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from vivum.core.machine import (
 from vivum.runtime.udp import UdpPort
 from vivum.wire.kinds import priority_of
 
-DRAIN_DATAGRAMS_MAX = 512
-"""Datagrams taken from one socket before anything is handled: some milliseconds of work."""
+DRAIN_BYTES_MAX = 2 << 20
+"""Bytes taken from one socket before anything is handled: about a millisecond of work."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
@@ -43,11 +43,14 @@ class Driver:
         port: UdpPort,
         on_delivery: Callable[[Delivery], None],
         on_event: Callable[[Event], None] | None = None,
+        on_settled: Callable[[], None] | None = None,
     ) -> None:
+        """Prepare. `on_settled` is called after all that one input caused was carried out."""
         self._node = node
         self._port = port
         self._on_delivery = on_delivery
         self._on_event = on_event
+        self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns: int | None = None
@@ -55,6 +58,7 @@ class Driver:
         self._readers: set[socket] = set()
         self._writing = False
         self._pumping = False
+        self._pump_scheduled = False
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._closed = False
@@ -64,15 +68,29 @@ class Driver:
         """The time that the node sees."""
         return self._epoch_ns + time.monotonic_ns()
 
+    @property
+    def is_pumping(self) -> bool:
+        """Tell whether output is being carried out: a callback that asks is part of it."""
+        return self._pumping
+
     def start(self) -> None:
         """Begin to listen, and let the node say what it has to say."""
         self._watch_sockets()
         self.pump()
 
     def submit(self, command: Command) -> None:
-        """Hand a command of the application to the node. Raises what the node raises."""
+        """Hand a command to the node, and carry out what it causes soon. Raises what the node raises.
+
+        Not at once: what the application does in the same turn of the loop goes into the same frames.
+        """
         self._node.submit(self.now_ns, command)
-        self.pump()
+        self.pump_soon()
+
+    def pump_soon(self) -> None:
+        """Let `pump` run once in the next turn of the loop, however often this is called."""
+        if not (self._pump_scheduled or self._pumping or self._closed):
+            self._pump_scheduled = True
+            self._loop.call_soon(self.pump)
 
     def close(self) -> None:
         """Stop driving and close the sockets. May be called again."""
@@ -97,7 +115,7 @@ class Driver:
         """Drain every socket, not only the one that woke us: a token may wait in another."""
         drained: tuple[list[tuple[Endpoint, bytes]], ...] = ([], [], [])
         for each in list(self._readers):
-            for source, data in self._port.receive(each, DRAIN_DATAGRAMS_MAX):
+            for source, data in self._port.receive(each, DRAIN_BYTES_MAX):
                 drained[priority_of(data)].append((source, data))
         node, now_ns = self._node, self.now_ns
         for batch in drained:
@@ -107,6 +125,7 @@ class Driver:
 
     def pump(self) -> None:
         """Pull and carry out all that the node wants done, then set the timer."""
+        self._pump_scheduled = False
         if self._pumping or self._closed:
             # A callback of the application submitted something: the loop below will see it.
             return
@@ -119,6 +138,8 @@ class Driver:
         finally:
             self._pumping = False
         self._set_timer()
+        if self._on_settled is not None:
+            self._on_settled()
 
     def _is_closed(self) -> bool:
         # As a method, since a callback may have closed us since the last look.

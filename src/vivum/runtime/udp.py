@@ -11,7 +11,7 @@ granted is read back (`receive_buffer_bytes`): windows are sized by it.
 import errno
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint
@@ -33,6 +33,12 @@ RECEIVE_BYTES = 65_536
 MEMBERSHIPS_MAX = 20
 """Channels that one socket may join: the kernel's default igmp_max_memberships. Further ones get another socket."""
 
+DATAGRAM_COST_BYTES = 256
+"""What a datagram counts besides its bytes, so that a flood of tiny ones is bounded too."""
+
+ENDPOINTS_MAX = 4096
+"""Addresses of senders that are remembered, which saves making them; at the limit all are forgotten."""
+
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
 
@@ -41,12 +47,19 @@ class UdpPort:
     """The sockets of one node. Non-blocking; the driver waits."""
 
     def __init__(
-        self, domain: int, interface: str = "127.0.0.1", *, port: int = 0, buffer_bytes: int = 8 * 1024 * 1024
+        self,
+        domain: int,
+        interface: str = "127.0.0.1",
+        *,
+        port: int = 0,
+        buffer_bytes: int = 8 * 1024 * 1024,
+        ttl: int = 1,
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
-        `port` is for unicast, 0 lets the system choose. The multicast port and addresses follow from the domain's tag,
-        so that two domains on one network do not even share them.
+        `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
+        multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
+        them.
         """
         self._interface = _packed(interface)
         self._domain = domain
@@ -55,16 +68,20 @@ class UdpPort:
         self._channels: dict[Channel, socket.socket] = {}
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
+        self._endpoints: dict[tuple[str, int], Endpoint] = {}
         self._closed = False
         self._socket = self._open((interface, port))
         try:
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._interface)
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
         except OSError as error:
             self._socket.close()
             raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
         self.endpoint = Endpoint(*self._socket.getsockname())
+        self.unsendable = 0
+        """Datagrams that the system refused: too large, no route, no such address. Dropped."""
+
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
@@ -132,20 +149,32 @@ class UdpPort:
 
     # In and out.
 
-    def receive(self, source: socket.socket, datagrams_max: int) -> Iterator[tuple[Endpoint, bytes]]:
-        """Drain a socket, as far as there is anything and up to a bound. Our own multicasts are left out."""
-        own = self.endpoint
-        for _ in range(datagrams_max):
+    def receive(self, source: socket.socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
+        """Drain a socket, as far as there is anything and up to about so many bytes.
+
+        Our own multicasts are left out; what we sent to ourselves is not.
+        """
+        own = None if source is self._socket else self.endpoint
+        known = self._endpoints
+        taken: list[tuple[Endpoint, bytes]] = []
+        receive, append = source.recvfrom, taken.append
+        while bytes_max > 0:
             try:
-                data, address = source.recvfrom(RECEIVE_BYTES)
+                data, address = receive(RECEIVE_BYTES)
             except (BlockingIOError, InterruptedError):
-                return
+                break
             except ConnectionRefusedError:
                 # An earlier datagram of ours met a closed port; this socket is fine.
                 continue
-            endpoint = Endpoint(*address)
+            bytes_max -= len(data) + DATAGRAM_COST_BYTES
+            endpoint = known.get(address)
+            if endpoint is None:
+                if len(known) >= ENDPOINTS_MAX:
+                    known.clear()
+                endpoint = known[address] = Endpoint(*address)
             if endpoint != own:
-                yield endpoint, data
+                append((endpoint, data))
+        return taken
 
     def send(self, datagrams: Sequence[Datagram]) -> int:
         """Hand datagrams to the kernel in their order; return how many it took before it had no more room.
@@ -173,8 +202,7 @@ class UdpPort:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                if error.errno not in (errno.EMSGSIZE, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ECONNREFUSED):
-                    raise HostError(f"cannot send to {address[0]}:{address[1]}: {error.strerror}") from error
+                self.unsendable += stop - index
             index = stop
         return index
 

@@ -74,6 +74,7 @@ class GroupsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     count: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     pattern: Literal["identical", "hierarchical", "random"] = "identical"
     members: Positive = 3
+    slow: Literal["isolate", "drop", "wait"] = "isolate"
 
 
 class TrafficSpec(Struct, forbid_unknown_fields=True, frozen=True):

@@ -81,12 +81,24 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     rng = RandomSource(seed).fork("swarm", "members")
     network = scenario.network
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
-    return msgspec.structs.replace(
+    harder = msgspec.structs.replace(
         scenario,
         checkers=(*SAFETY, "view_agreement", *LIVENESS),
         settings={**scenario.settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,
+    )
+    # Slow members are mostly isolated: then most can go wrong.
+    return msgspec.structs.replace(
+        harder,
+        settings={
+            **harder.settings,
+            "rate_rule": rng.choice(["lowest", "lowest", "mean"]),
+            "drop_after_ns": rng.choice([300 * MILLISECOND, 5 * SECOND]),
+        },
+        groups=msgspec.structs.replace(
+            harder.groups, slow=rng.choice(["isolate", "isolate", "isolate", "wait", "drop"])
+        ),
     )
 
 

@@ -23,7 +23,7 @@ from vivum.node.build import PROTOCOLS, SERVICE_NODE
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
-from vivum.protocols.commands import JoinGroup, LeaveGroup
+from vivum.protocols.commands import JoinGroup, LeaveGroup, SlowMembers
 from vivum.sim.clock import DriftingClock
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
@@ -103,7 +103,10 @@ class World:
         self.groups = lay_out(groups.pattern, node_ids, groups.count, groups.members, self._random.fork("groups"))
         # One set for all groups with the same members: thousands of groups must not cost thousands of sets a node.
         distinct = {members: frozenset(members) for members in self.groups.values()}
-        self._joins = {group: JoinGroup(group, Channel(group), distinct[each]) for group, each in self.groups.items()}
+        slow = SlowMembers[groups.slow.upper()]
+        self._joins = {
+            group: JoinGroup(group, Channel(group), distinct[each], slow) for group, each in self.groups.items()
+        }
         self._groups_of: dict[NodeId, list[GroupId]] = {node: [] for node in node_ids}
         for group, members in self.groups.items():
             for node in members:

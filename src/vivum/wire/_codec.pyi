@@ -208,3 +208,6 @@ class SequenceWindow:
 
 def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
     """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""
+
+def measure(payloads: list[bytes] | tuple[bytes, ...], start: int = 0, stop: int | None = None) -> tuple[int, int]:
+    """Add up the sizes of messages `start <= n < stop` and find the largest. Refuses what is not `bytes`."""

@@ -25,7 +25,7 @@ from vivum.wire._body cimport check_body
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
-from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, xor_into
+from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
 from vivum.wire.kinds import Kind
 
 cdef extern from "Python.h":

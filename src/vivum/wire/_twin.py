@@ -8,7 +8,7 @@ import msgspec
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
-from vivum.wire._window_twin import SequenceWindow, xor_into
+from vivum.wire._window_twin import SequenceWindow, measure, xor_into
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
     BEYOND,
@@ -57,6 +57,7 @@ __all__ = [
     "Frame",
     "FrameBuilder",
     "SequenceWindow",
+    "measure",
     "resend",
     "seal_control",
     "split",

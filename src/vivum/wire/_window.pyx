@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: auto_pickle=False
-"""The compiled part of reliability: sequence windows, and XOR into a buffer. `_codec` exports them.
+"""The compiled part of reliability: sequence windows, sizes of batches, XOR into a buffer. `_codec` exports them.
 
 The twin `_window_twin.py` has the same names and the same behaviour to the error; change both or neither. The rules against
 reading or writing past a buffer are those of `_codec.pyx`.
@@ -8,7 +8,7 @@ reading or writing past a buffer are those of `_codec.pyx`.
 
 cimport cython
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -235,3 +235,32 @@ def xor_into(target, source, offset=0):
             PyBuffer_Release(&view)
     finally:
         PyBuffer_Release(&into)
+
+
+def measure(payloads, start=0, stop=None):
+    cdef list as_list = None
+    cdef tuple as_tuple = None
+    cdef object payload
+    cdef Py_ssize_t index, end, size, total = 0, largest = 0
+    if isinstance(payloads, list):
+        as_list = <list>payloads
+        end = len(as_list)
+    elif isinstance(payloads, tuple):
+        as_tuple = <tuple>payloads
+        end = len(as_tuple)
+    else:
+        raise refusals.not_a_list(payloads)
+    if stop is not None:
+        end = <Py_ssize_t>whole(stop, "stop", 0, end)
+    index = <Py_ssize_t>whole(start, "start", 0, end)
+    # No Python code runs in here, so the list stays as long as it is.
+    while index < end:
+        payload = as_list[index] if as_list is not None else as_tuple[index]
+        if not PyBytes_Check(payload):
+            raise refusals.not_bytes("payload", payload)
+        size = PyBytes_GET_SIZE(payload)
+        total += size
+        if size > largest:
+            largest = size
+        index += 1
+    return total, largest

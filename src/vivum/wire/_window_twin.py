@@ -104,3 +104,17 @@ def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: 
         raise refusals.xor_past_end(offset, size, len(target))
     mixed = int.from_bytes(target[offset : offset + size], "little") ^ int.from_bytes(content, "little")
     target[offset : offset + size] = mixed.to_bytes(size, "little")
+
+
+def measure(payloads: list[bytes] | tuple[bytes, ...], start: int = 0, stop: int | None = None) -> tuple[int, int]:
+    """Add up the sizes of messages `start <= n < stop` and find the largest."""
+    if not isinstance(payloads, (list, tuple)):
+        raise refusals.not_a_list(payloads)
+    stop = len(payloads) if stop is None else require(stop, "stop", 0, len(payloads))
+    total = largest = 0
+    for payload in payloads[require(start, "start", 0, stop) : stop]:
+        if not isinstance(payload, bytes):
+            raise refusals.not_bytes("payload", payload)
+        total += len(payload)
+        largest = max(largest, len(payload))
+    return total, largest

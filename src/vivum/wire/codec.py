@@ -42,6 +42,7 @@ BEYOND = _chosen.BEYOND
 Frame = _chosen.Frame
 FrameBuilder = _chosen.FrameBuilder
 SequenceWindow = _chosen.SequenceWindow
+measure = _chosen.measure
 resend = _chosen.resend
 seal_control = _chosen.seal_control
 split = _chosen.split

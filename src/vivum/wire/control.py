@@ -17,6 +17,7 @@ import msgspec
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
 from vivum.wire.codec import Frame, seal_control
+from vivum.wire.directory import Beacon, Browse, Enter, Entered, Listing, LoadQuery, LoadReport, Roll, Roster, Seek
 from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, fault_of_bounds
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, SEQUENCE_MAX, U32_MAX
@@ -137,6 +138,10 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive),
     Kind.ORDER: (Order,),
     Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal),
+    Kind.DISCOVERY: (Seek, Beacon),
+    Kind.DIRECTORY: (Enter, Browse, Roll),
+    Kind.TOPICS: (Entered, Listing, Roster),
+    Kind.SURVEY: (LoadQuery, LoadReport),
 }
 """Which types a kind of frame may carry."""
 

@@ -14,7 +14,7 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder
+from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, measure
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES, TOTAL, TOTAL_BYTES
 
 FRAGMENT_OVERHEAD_BYTES = RUN_HEADER_BYTES + LENGTH_BYTES
@@ -57,16 +57,21 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._chunks)
 
-    def put(self, first_sequence: int, payloads: Sequence[bytes]) -> None:
-        """Queue messages. While others wait, the numbers must go on from theirs."""
+    def put(self, first_sequence: int, payloads: Sequence[bytes], size: int | None = None) -> None:
+        """Queue messages, of which the caller may know the `size` in bytes.
+
+        While others wait, the numbers must go on from theirs.
+        """
         if not payloads:
             return
+        if not isinstance(payloads, (list, tuple)):
+            payloads = list(payloads)
         if not self._chunks:
             self._next = self._stop = first_sequence
         elif first_sequence != self._stop:
             raise UsageError(f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}")
         self._stop += len(payloads)
-        self._size += sum(map(len, payloads))
+        self._size += measure(payloads)[0] if size is None else size
         if self._chunks and len(self._chunks[-1]) + len(payloads) <= _CHUNK_MESSAGES:
             self._chunks[-1].extend(payloads)
         else:
@@ -88,7 +93,7 @@ class Outbox:
             chunk = self._chunks[0]
             if not self._cut:
                 stop = builder.extend(self._group, self._next - self._index, chunk, self._index)
-                self._size -= sum(map(len, chunk[self._index : stop]))
+                self._size -= measure(chunk, self._index, stop)[0]
                 self._next += stop - self._index
                 self._index = stop
             if self._index < len(chunk):

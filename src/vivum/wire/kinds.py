@@ -19,6 +19,11 @@ class Kind(IntEnum):
     MEMBERSHIP = 8
     ORDER = 9
     CONFIGURATION = 10
+    DISCOVERY = 20
+    DIRECTORY = 21
+    TOPICS = 22
+    UNREPAIRED = 23
+    SURVEY = 24
 
 
 class KindInfo(NamedTuple):
@@ -42,6 +47,11 @@ KINDS: dict[Kind, KindInfo] = {
     ),
     Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
+    Kind.DISCOVERY: KindInfo(Priority.CONTROL, False, "Who looks for the configuration service, and where it is"),
+    Kind.DIRECTORY: KindInfo(Priority.CONTROL, False, "To the directory of topics: names to enter, patterns to list"),
+    Kind.TOPICS: KindInfo(Priority.CONTROL, False, "From the directory of topics: groups of names, lists of topics"),
+    Kind.UNREPAIRED: KindInfo(Priority.DATA, True, "New messages, packed, that nobody will send again"),
+    Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

@@ -73,6 +73,11 @@ def out_of_range(what: str, value: int, least: int, most: int) -> UsageError:
     return UsageError(f"{what} is {value}; expected {least} to {most}")
 
 
+def not_bytes(what: str, value: object) -> TypeError:
+    """Refuse a message that is not `bytes`: others could change after they were accepted."""
+    return TypeError(f"{what} must be bytes, not {type(value).__name__}")
+
+
 def not_bytes_like(what: str, value: object) -> TypeError:
     """Refuse what has no contiguous bytes."""
     return TypeError(f"{what} must be bytes, a bytearray or a contiguous memoryview, not {type(value).__name__}")

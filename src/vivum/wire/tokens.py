@@ -3,11 +3,13 @@
 All are about the region view in the header. A stream is named by the life of its sender.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from vivum.core.limits import Limits
 from vivum.wire.fields import U16, U32, U64, ControlMessage, fault_of_bounds
-from vivum.wire.layout import U64_MAX
+from vivum.wire.layout import U32_MAX, U64_MAX
 
 NOBODY = U64_MAX
 """The prefix of nobody: what a minimum over no members is."""
@@ -20,6 +22,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     may forget; below `floor` nobody will ask any more, so caches may forget. Collected on the way: `stop` is one past
     the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
     for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
+    `slow` is what the sender wants to be done about slow members.
     """
 
     sender: U32
@@ -32,6 +35,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     slowest: U32
     runner_up: U64
     behind: U64
+    slow: U16 = 0
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -49,12 +53,27 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     age: U16 = 0
 
 
+class RateVote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What members say of the frames a second that they can take, all senders together.
+
+    The lowest, the sum, and how many said anything; `allowed` is what the region decided last, carried down.
+    """
+
+    lowest: U64 = 0
+    total: U64 = 0
+    voices: U32 = 0
+    allowed: U64 = 0
+
+
+NO_VOTE = RateVote()
+
+
 class Token(ControlMessage, frozen=True, tag=4):
     """Circulates in one ring of the region view and collects the state of its members.
 
     `level` 0 is a ring of nodes, level 1 one of leaders, and so on; `ring` is its number on that level. A token is
     newer if its term is higher, or its round in the same term. `skipped` are nodes that did not answer and are not
-    waited for. `rate` is the lowest number of frames a second that a member can take; 0: nobody said.
+    waited for.
     """
 
     level: U16
@@ -63,7 +82,7 @@ class Token(ControlMessage, frozen=True, tag=4):
     round: U64
     leader: U32
     skipped: tuple[U32, ...]
-    rate: U64
+    rate: RateVote
     streams: tuple[StreamRecord, ...]
     requests: tuple[RepairRequest, ...]
 
@@ -92,7 +111,7 @@ class TokenReceipt(ControlMessage, frozen=True, tag=20):
 class RegionReport(ControlMessage, frozen=True, tag=21):
     """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
 
-    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`.
+    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`; `sharers` is how many send.
     """
 
     incarnation: U16
@@ -100,6 +119,7 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     floor: U64
     missing: tuple[U64, ...]
     rate: U64
+    sharers: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)] = 1
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, and a floor above what is stable."""

@@ -186,3 +186,12 @@ def test_windows_agree(first, capacity, steps):
     for name, number in steps:
         assert outcome(getattr(compiled, name), number) == outcome(getattr(twin, name), number)
         assert repr(compiled) == repr(twin)
+
+
+@given(
+    st.one_of(st.lists(BYTES_LIKE, max_size=8), st.lists(st.binary(max_size=30), max_size=8).map(tuple), WRONG),
+    st.one_of(st.integers(0, 9), ANY, WRONG),
+    st.one_of(st.none(), st.integers(0, 9), ANY, WRONG),
+)
+def test_measuring_agrees(payloads, start, stop):
+    assert outcome(_codec.measure, payloads, start, stop) == outcome(_twin.measure, payloads, start, stop)

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from vivum.cli import main
-from vivum.cli.app import COMMANDS
+from vivum.cli.app import COMMANDS, PLACES
 
 
 def test_the_version_is_that_of_the_package(capsys):
@@ -40,7 +40,8 @@ def test_an_unknown_option_of_a_command_names_the_command_in_its_usage(capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_listed_command_has_its_file_with_an_app(name):
-    assert isinstance(importlib.import_module(f"vivum.cli.{name}").app, typer.Typer)
+    file, attribute = PLACES.get(name, (name, "app"))
+    assert isinstance(getattr(importlib.import_module(f"vivum.cli.{file}"), attribute), typer.Typer)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -14,7 +14,7 @@ def give(stream: StreamReceiver, frames: list[object], *numbers: int, at: int = 
 
 
 def ask(stream: StreamReceiver, at: int, left: list[tuple[int, int]] | None = None) -> list[int]:
-    return stream.request(at, RangeSet(left or []), 64).bounds()
+    return stream.request(at, RangeSet(left or []), 64, 1 << 30)[0].bounds()
 
 
 def test_a_frame_behind_which_others_came_before_the_last_token_is_asked_for() -> None:
@@ -48,7 +48,7 @@ def test_what_somebody_took_out_of_the_request_is_expected_and_not_asked_for_twi
 
 
 def test_no_more_is_asked_for_than_there_is_room_for() -> None:
-    stream, frames = make_receiver(window_frames=4), frames_of(30)
+    stream, frames = make_receiver(window_frames=4, cache_frames_max=4), frames_of(30)
     stream.on_status(31, False, 0, 0)
     found = [ask(stream, at * MS) for at in range(0, 60, 10)]
     assert [0, 8] in found
@@ -112,3 +112,13 @@ def test_a_gap_is_given_up_only_when_nobody_must_have_it_and_time_asleep_does_no
     stream.give_up_next()
     assert stream.window.prefix == 2
     assert stream.given_up_at == 0
+
+
+def test_a_request_is_for_the_lowest_frames_and_for_no_more_than_was_said() -> None:
+    stream, frames = make_receiver(), frames_of(30)
+    give(stream, frames, 0, 20, 29)
+    assert stream.request(0, RangeSet(), 64, 5) == (RangeSet(), 0)
+    wanted, lost = stream.request(MS, RangeSet(), 64, 5)
+    assert (wanted.bounds(), lost) == ([1, 6], 27)
+    # Lost once, however often it is asked for.
+    assert stream.request(2 * MS, RangeSet([(1, 6)]), 64, 5)[1] == 0

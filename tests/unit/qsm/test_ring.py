@@ -5,7 +5,7 @@ import pytest
 from qsm_worlds.ring_net import RingNet
 from vivum.core.ids import NodeId
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.wire.tokens import Token, TokenReceipt
+from vivum.wire.tokens import NO_VOTE, Token, TokenReceipt
 
 
 def test_a_token_passes_every_member_once_and_comes_home() -> None:
@@ -136,7 +136,7 @@ def test_a_token_that_comes_twice_is_handled_once() -> None:
 
 
 def _token(term: int, round_: int, leader: int) -> Token:
-    return Token(0, 0, term, round_, leader, (), 0, (), ())
+    return Token(0, 0, term, round_, leader, (), NO_VOTE, (), ())
 
 
 # Levels.

@@ -17,6 +17,22 @@ from vivum.wire.control import (
     decode_control,
     encode_control,
 )
+from vivum.wire.directory import (
+    Beacon,
+    Browse,
+    Enter,
+    Entered,
+    Listing,
+    LoadQuery,
+    LoadReport,
+    NodeRecord,
+    Roll,
+    Roster,
+    Seek,
+    TopicEntry,
+    TopicLoad,
+    TopicRecord,
+)
 from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import KINDS, Kind
 from vivum.wire.layout import GROUP_MAX
@@ -33,7 +49,16 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
-from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamProgress, StreamRecord, Token, TokenReceipt
+from vivum.wire.tokens import (
+    NO_VOTE,
+    NOBODY,
+    RegionReport,
+    RepairRequest,
+    StreamProgress,
+    StreamRecord,
+    Token,
+    TokenReceipt,
+)
 
 TOP = 2**64 - 1
 RANGES = Limits().ranges_max
@@ -42,7 +67,7 @@ REQUEST = RepairRequest(3, 1, 2, (5, 6))
 
 
 def token(records: tuple[StreamRecord, ...] = (), requests: tuple[RepairRequest, ...] = ()) -> Token:
-    return Token(0, 1, 2, 3, 4, (5, 6), 0, records, requests)
+    return Token(0, 1, 2, 3, 4, (5, 6), NO_VOTE, records, requests)
 
 
 HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns
@@ -69,6 +94,16 @@ SAMPLES = [
     (Kind.CONFIGURATION, Probe(1, 2)),
     (Kind.CONFIGURATION, Configuration(1, 2, TOP, 0, 0, 0, 1, 2**32 - 1, b"")),
     (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 65534, 65535, 7, b"content")),
+    (Kind.DISCOVERY, Seek("10.0.0.1", 7000, TOP, True, False)),
+    (Kind.DISCOVERY, Beacon("10.0.0.1", 7000, True, 3, 2, TOP)),
+    (Kind.DIRECTORY, Enter(TOP, (TopicEntry("/a", '"bytes"', "reliable"), TopicEntry("/b", "", "x", GROUP_MAX)))),
+    (Kind.DIRECTORY, Browse(1, "/a/*", 2, True)),
+    (Kind.DIRECTORY, Roll(1, 2)),
+    (Kind.TOPICS, Entered(1, (TopicRecord("/a", 1, 2, "", "reliable", 0),), "refused")),
+    (Kind.TOPICS, Listing(1, (TopicRecord("/a", 1, 2, "", "reliable", 3),), 2, True)),
+    (Kind.TOPICS, Roster(1, (NodeRecord(1, 2, "a process", "10.0.0.1", 7000, 3),), False)),
+    (Kind.SURVEY, LoadQuery(TOP)),
+    (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),
     (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
     (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]

@@ -166,6 +166,12 @@ class MembershipClient:
         elif self.state is not ClientState.LEAVING:
             self._become_left(now_ns)
 
+    def serve_by(self, now_ns: int, services: Sequence[Endpoint]) -> None:
+        """Speak with other services from now on. A life given by a former one ends, and a new one begins there."""
+        self._errands.replace_services(services)
+        if self.state in (ClientState.JOINING, ClientState.JOINED):
+            self._become_removed(now_ns)
+
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
         """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""
         if self.state is not ClientState.JOINED:

@@ -28,6 +28,11 @@ class Errands:
         # In order; a dictionary serves as an ordered set.
         self._due: dict[str, None] = {}
 
+    def replace_services(self, services: Sequence[Endpoint]) -> None:
+        """Speak with these from now on."""
+        self._services = tuple(services)
+        self._service = 0
+
     @property
     def destination(self) -> Endpoint:
         """The service that is spoken to."""

@@ -60,6 +60,7 @@ class ConfigurationService:
         self._former_names: dict[Member, str] = {}
         self._by_endpoint: dict[Endpoint, Life] = {}
         self._incarnations: dict[NodeId, Incarnation] = {}
+        self._incarnations_before = 0
         self._next_node = 1
         self._lives_begun = 0
         self._changed: dict[Member, Life | None] = {}
@@ -70,6 +71,12 @@ class ConfigurationService:
         self._horizon = 0
         self._exact_keys: dict[Bounds, int] = {}
         self._cover_of: dict[Bounds, Bounds] = {}
+
+    def begin_after(self, epoch: int, lives: int) -> None:
+        """Begin with numbers above those of a service before, whose state is lost: none of them comes again."""
+        assert not self._incarnations, "only a service without lives can begin"
+        self.epoch = epoch
+        self._incarnations_before = lives
 
     # Lives.
 
@@ -103,7 +110,7 @@ class ConfigurationService:
         node = self._choose_node(wanted)
         if node is None:
             return None
-        incarnation = Incarnation(self._incarnations.get(node, 0) + 1)
+        incarnation = Incarnation(self._incarnations.get(node, self._incarnations_before) + 1)
         self._incarnations[node] = incarnation
         self._lives_begun += 1
         life = Life(Member(node, incarnation), name, endpoint, self._lives_begun)

@@ -197,6 +197,10 @@ class ServiceMachine:
         for member in [each for each in self._sessions if self.service.life_of(each) is None]:
             self._forget(member)
 
+    def heard_since(self, since_ns: int) -> int:
+        """Count the lives from which something was heard since then."""
+        return sum(1 for session in self._sessions.values() if session.heard_ns >= since_ns)
+
     # Time.
 
     def next_deadline_ns(self) -> int | None:

@@ -36,6 +36,7 @@ def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
         slowest,
         runner_up,
         behind,
+        max(one.slow, other.slow),
     )
 
 

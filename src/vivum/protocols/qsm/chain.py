@@ -16,7 +16,7 @@ import msgspec
 from vivum.core.ids import GroupId, Member, RegionId, ViewNumber
 from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
-from vivum.protocols.commands import GapReported
+from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.wire.codec import GROUP_MAX, Frame
 from vivum.wire.fragments import Joiner
@@ -25,6 +25,8 @@ MARKS = GroupId(GROUP_MAX)
 """The group of BEGIN and END marks; no topic gets this number."""
 
 END = b"end"
+_SLOW = {policy: b"slow members: " + policy.name.lower().encode() for policy in SlowMembers}
+_SLOW_MARKS = {mark: policy for policy, mark in _SLOW.items()}
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(list[tuple[int, int]])
@@ -33,6 +35,11 @@ _decoder = msgspec.msgpack.Decoder(list[tuple[int, int]])
 def begin_mark(before: list[tuple[RegionId, ViewNumber]]) -> bytes:
     """Make the mark with which a stream begins: the streams that must be delivered first."""
     return _encode(before)
+
+
+def slow_mark(policy: SlowMembers) -> bytes:
+    """Make the mark that tells what to do about slow members from now on."""
+    return _SLOW[policy]
 
 
 def streams_before(frame: Frame) -> list[tuple[int, int]]:
@@ -115,6 +122,8 @@ class Chain:
             if group == MARKS:
                 if payloads[-1] == END and frame.sequence + 1 >= stream.window.stop:
                     stream.closed = True
+                for payload in payloads:
+                    stream.slow = max(stream.slow, _SLOW_MARKS.get(payload, SlowMembers.ISOLATE))
                 continue
             if self._barred and view < self._barred.get(group, 0):
                 continue

@@ -6,10 +6,10 @@ A message belongs to the views in which it was accepted: to the streams of that 
 Invariants: `stable <= next_message`; segments are consecutive and end at `next_message`.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.outgoing import RegionSender
 
 
@@ -32,10 +32,16 @@ class Feed:
         self.group = group
         self.next_message = 0
         self.stable = 0
-        self._segments: deque[_Segment] = deque()
+        self._segments: list[_Segment] = []
 
-    def send(self, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
-        """Number messages and put them into their streams; return the number of the first."""
+    def send(
+        self,
+        payloads: Sequence[bytes],
+        streams: tuple[RegionSender, ...],
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
+    ) -> int:
+        """Number messages, of `size` bytes, and put them into their streams; return the number of the first."""
         first = self.next_message
         self.next_message += len(payloads)
         if self._segments and self._segments[-1].streams == streams:
@@ -43,7 +49,7 @@ class Feed:
         else:
             self._segments.append(_Segment(streams, self.next_message))
         for stream in streams:
-            stream.feed(self.group, first, payloads)
+            stream.feed(self.group, first, payloads, size, slow)
         return first
 
     def advance(self) -> tuple[int, int]:
@@ -57,7 +63,7 @@ class Feed:
             self.stable = max(self.stable, reached)
             if reached < segment.stop or (len(self._segments) == 1 and segment.streams):
                 break
-            self._segments.popleft()
+            del self._segments[0]
         return before, self.stable
 
     def forsake(self, stream: RegionSender) -> None:

@@ -10,6 +10,7 @@ this node holds for others; `delivered <= window.prefix`.
 from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.placement import Placement
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
@@ -18,18 +19,33 @@ from vivum.wire.kinds import Kind
 CHECK_NS_MAX = 200_000_000
 """More than this between two looks at a stream means that the node did not run."""
 
+NO_DELAY = 1 << 63
+
+DELAY_PERIOD_NS = 20_000_000
+"""What frames took in this time tells of the queues on the way."""
+
+DRIFT_PER_MILLION = 200
+"""How much two clocks may drift apart: two cheap ones, in opposite directions."""
+
 
 class StreamReceiver:
     """What this node has of one stream."""
 
     __slots__ = (
         "_asked",
+        "_behind_ns",
         "_cache_floor",
         "_counters",
+        "_delay_base_ns",
+        "_delay_count",
+        "_delay_low_ns",
+        "_delay_since_ns",
+        "_delay_sum_ns",
         "_expected",
         "_expected_until_ns",
         "_heard_ns",
         "_highest",
+        "_judged",
         "_looked_ns",
         "_placement",
         "_position",
@@ -49,7 +65,9 @@ class StreamReceiver:
         "region",
         "sender",
         "sender_gone",
+        "slow",
         "stable",
+        "standing_ns",
         "view",
         "window",
     )
@@ -68,12 +86,17 @@ class StreamReceiver:
         self.sender = sender
         self.region = region
         self.view = view
-        # Twice the sender's window: it may be a window ahead of the stable point, and so may we behind it.
-        self.window = SequenceWindow(0, 2 * settings.window_frames)
+        # The sender may be a window ahead of the stable point, and we may be behind it as far as caches reach: what
+        # comes meanwhile is kept, or we would have to ask for all of it again and never catch up.
+        self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
         self.delivered = 0
         self.stable = 0
         self.closed = False
         self.sender_gone = False
+        # What the sender wants to be done about slow members.
+        self.slow = SlowMembers.ISOLATE
+        # For how long this node has been behind the others.
+        self._behind_ns = 0
         # The first frame that this node gave up.
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
@@ -93,6 +116,17 @@ class StreamReceiver:
         self._rumour_stop = 0
         self._rumour_stop_before = 0
         self._rumour_ns = now_ns
+        # Of frames that came at once, by the clocks of both ends: the shortest delay ever; since the last look, the
+        # shortest, the sum of all, and how many.
+        self._delay_base_ns = NO_DELAY
+        self._delay_low_ns = NO_DELAY
+        self._delay_sum_ns = 0
+        self._delay_count = 0
+        self._delay_since_ns = now_ns
+        # How much longer than the shortest delay frames took of late, or None if there was none: they stood in queues.
+        self.standing_ns: int | None = None
+        # Below this, frames that did not come at once were counted as lost.
+        self._judged = 0
         self._asked = RangeSet()
         self._expected = RangeSet()
         self._expected_until_ns = 0
@@ -113,7 +147,7 @@ class StreamReceiver:
     def on_data(self, now_ns: int, frame: Frame) -> bool:
         """Take a frame; tell whether it is new."""
         window, sequence = self.window, frame.sequence
-        if len(self.held) > 2 * self._settings.window_frames:
+        if len(self.held) >= self.window.capacity:
             # Behind a stream that must be delivered first. The sender waits for us, as it should.
             self._counters.frames_beyond_window += 1
             return False
@@ -130,6 +164,12 @@ class StreamReceiver:
             return False
         if frame.kind == Kind.RESENT:
             self._counters.repairs_received += 1
+        else:
+            delay_ns = now_ns - frame.sent_ns
+            if delay_ns < self._delay_low_ns:
+                self._delay_low_ns = delay_ns
+            self._delay_sum_ns += delay_ns
+            self._delay_count += 1
         if sequence >= known:
             self.closed = False
         if sequence >= self._highest:
@@ -141,8 +181,29 @@ class StreamReceiver:
             self.cache[sequence] = frame
         return True
 
-    def on_status(self, stop: int, closed: bool, stable: int, floor: int) -> None:
+    def measure_delay(self, now_ns: int) -> None:
+        """See how long frames of the last while stood in queues.
+
+        In the mean, not at least: senders that stop when their windows are full let queues run empty now and then.
+        """
+        elapsed_ns = now_ns - self._delay_since_ns
+        if elapsed_ns < DELAY_PERIOD_NS:
+            return
+        self._delay_since_ns = now_ns
+        low_ns, self._delay_low_ns = self._delay_low_ns, NO_DELAY
+        sum_ns, self._delay_sum_ns = self._delay_sum_ns, 0
+        count, self._delay_count = self._delay_count, 0
+        if not count:
+            self.standing_ns = None
+            return
+        # Clocks drift apart, so what was the shortest delay once is not so for ever.
+        self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
+        self.standing_ns = sum_ns // count - self._delay_base_ns
+
+    def on_status(self, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
         """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
+        if slow > self.slow:
+            self.slow = SlowMembers(min(slow, SlowMembers.WAIT))
         if stop > self.window.stop:
             # A sender may close a stream, and go on with it when the same region view concerns it again.
             self.window.announce(stop)
@@ -161,8 +222,10 @@ class StreamReceiver:
 
     # Repair.
 
-    def request(self, now_ns: int, left: RangeSet, ranges_max: int) -> RangeSet:
+    def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
         """Tell what to ask for in a passing token, in which `left` of our last request was not served.
+
+        Also tell how many frames were found to be lost since the last time.
 
         A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
         way, or wait in our own socket: it is asked for when nothing new has come for a while. What somebody took
@@ -183,13 +246,18 @@ class StreamReceiver:
             known = max(known, self._rumour_stop_before)
         # No more than there is room for: what comes beyond the window is thrown away.
         wanted.discard_range(min(known, self.window.prefix + self.window.capacity), 1 << 64)
+        lost = 0
+        if known > self._judged:
+            lost = sum(stop - max(start, self._judged) for start, stop in wanted.ranges() if stop > self._judged)
+            self._judged = known
         wanted.difference_update(self._expected)
         self._seen_at_token = self._highest
         if now_ns - self._rumour_ns >= self._settings.rumour_ns:
             self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
             self._rumour_ns = now_ns
-        self._asked = wanted.lowest(ranges_max)
-        return self._asked.copy()
+        # The lowest ones: they hold up what came behind them.
+        self._asked = wanted.head(frames_max).lowest(ranges_max)
+        return self._asked.copy(), lost
 
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
         """Find frames in the cache that somebody asks for."""
@@ -207,11 +275,16 @@ class StreamReceiver:
         return found
 
     def is_beyond_help(self, now_ns: int) -> bool:
-        """Tell whether the next frame is missing for too long and nobody is obliged to have it any more."""
+        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        ahead for longer than the sender wants to put up with.
+        """
         prefix = self.window.prefix
         # Time in which this node slept does not count: what it lacks may lie in its own socket.
         elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
         self._looked_ns = now_ns
+        self._behind_ns = self._behind_ns + elapsed_ns if prefix < self.stable else 0
+        if self.slow == SlowMembers.DROP and self._behind_ns >= self._settings.drop_after_ns and not self.is_unwanted:
+            return True
         if prefix != self._stuck_at or prefix >= self.window.stop:
             self._stuck_at = prefix
             self._stuck_ns = 0

@@ -6,7 +6,6 @@ the state of that moment.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
@@ -29,9 +28,10 @@ from vivum.protocols.commands import (
     JoinGroup,
     LeaveGroup,
     SendMessages,
+    SlowMembers,
 )
 from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.chain import Chain, streams_before
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -40,13 +40,16 @@ from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.sending import Sending, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, resend
+from vivum.wire.codec import Frame, measure, resend
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
+
+Route = tuple[ViewNumber, tuple[RegionSender, ...]]
+"""What a message to a group belongs to: the group's view, and the streams into its regions."""
 
 NEVER = 1 << 64
 """A view that never comes."""
@@ -87,6 +90,8 @@ class QsmMachine:
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
+        # For groups that were sent to: the view and the streams, until the configuration changes.
+        self._routes: dict[GroupId, Route] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
 
@@ -105,36 +110,45 @@ class QsmMachine:
             case SendMessages():
                 self._send(command)
             case JoinGroup():
+                self.sending.slow.pop(command.group, None)
+                if command.slow != SlowMembers.ISOLATE:
+                    self.sending.slow[command.group] = command.slow
                 self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
             case LeaveGroup():
+                self.sending.slow.pop(command.group, None)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _start(self, now_ns: int) -> None:
         if not self._started:
             self._started = True
-            self.client.start(now_ns)
+            if self.client.state is ClientState.IDLE:
+                self.client.start(now_ns)
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
+        if not isinstance(payloads, list | tuple):
+            payloads = list(payloads)
+        size, largest = measure(payloads)
         try:
-            first = self.sending.accept(group, payloads, self._streams_for(group, payloads))
+            if largest > self.limits.message_bytes_max:
+                raise LimitError(
+                    f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}"
+                )
+            view, streams = self._routes.get(group) or self._find_route(group)
+            first = self.sending.accept(group, payloads, size, streams)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
         self.counters.messages_accepted += len(payloads)
         me = self.member
         assert me is not None
-        view = ViewNumber(self.client.group_view(group))
         if self.trace is not None:
             for index, payload in enumerate(payloads):
                 self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
         self._output.deliveries.append(Delivery(group, me, first, payloads, view, self._now_ns))
 
-    def _streams_for(self, group: GroupId, payloads: Sequence[bytes]) -> tuple[RegionSender, ...]:
+    def _find_route(self, group: GroupId) -> Route:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
-        largest = max(map(len, payloads), default=0)
-        if largest > self.limits.message_bytes_max:
-            raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
         me = self.member
         if me is None or group not in self._joined:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
@@ -143,7 +157,8 @@ class QsmMachine:
             if any(member != me for member in config.members):
                 stream = self.sending.streams.get((config.region, config.view))
                 streams.append(self._open_stream(config, me) if stream is None or stream.closing else stream)
-        return tuple(streams)
+        route = self._routes[group] = (ViewNumber(self.client.group_view(group)), tuple(streams))
+        return route
 
     def _open_stream(self, config: RegionConfig, me: Member) -> RegionSender:
         others = [member.node for member in config.members if member.node != me.node]
@@ -179,6 +194,10 @@ class QsmMachine:
             return
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
+            return
+        if sender not in region.streams and source not in self.client.endpoints.values():
+            # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
+            self._refuse(source, frame, "of a new stream, from a stranger")
             return
         stream = region.on_data(self._now_ns, sender, frame)
         if stream is None:
@@ -235,6 +254,7 @@ class QsmMachine:
 
     def _follow_client(self) -> None:
         for change in self.client.take_changes():
+            self._routes.clear()
             match change:
                 case Welcomed(member):
                     self.identity = member
@@ -440,8 +460,7 @@ class QsmMachine:
             if self.sending.has_data:
                 self.sending.make_data(now_ns, self._gate.domain, me, datagrams, room_bytes)
                 for region in self.regions.values():
-                    if region.own is not None:
-                        region.rings[0].hurry(now_ns)
+                    region.on_sent(now_ns)
         output = self._output
         if self.sending.events:
             output.events += self.sending.events
@@ -464,12 +483,17 @@ class QsmMachine:
                 self.counters.acks_sent += 1
                 datagrams.append(self._control(me, Kind.ACK, region.config, report, endpoints[sender.node]))
         region.reports.clear()
-        for node, frame in region.repairs:
+        desk = region.desk
+        for node, frame in desk.repairs:
             if node in endpoints:
                 data = frame if isinstance(frame, bytes) else frame.to_bytes()
                 self.sending.repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
                 self.counters.repairs_sent += 1
-        region.repairs.clear()
+        desk.repairs.clear()
+        if desk.for_all:
+            if region.own is not None:
+                self.sending.send_again(now_ns, region.own, desk.for_all.bounds())
+            desk.for_all.clear()
 
     def _make_progress(self, me: Member, datagrams: list[Datagram]) -> None:
         for stream in self._progress:

@@ -13,11 +13,13 @@ those below `first` too, unless all who should hold one slept or lost it: then t
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import END, MARKS, begin_mark
+from vivum.protocols.qsm.chain import END, MARKS, begin_mark, slow_mark
 from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
@@ -49,6 +51,12 @@ class RegionSender:
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
         self.waiting_bytes = 0
+        # Bytes of the frames in the window, and how many there may be.
+        self._window_bytes = 0
+        self._window_bytes_max = settings.window_bytes
+        # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
+        self.slow = SlowMembers.ISOLATE
+        self._told = SlowMembers.ISOLATE
         self._settings = settings
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
@@ -64,17 +72,27 @@ class RegionSender:
         outbox = self._outboxes.get(group)
         return 0 if outbox is None else outbox.size
 
-    def feed(self, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
-        """Queue messages of a group."""
+    def feed(
+        self,
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
+    ) -> None:
+        """Queue messages of a group, of which the caller may know the `size` in bytes."""
+        if size is None:
+            size = sum(map(len, payloads))
         assert not self.closing
+        self.slow = max(self.slow, slow)
         outbox = self._outboxes.get(group)
         if outbox is None:
             outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
-            self.put[group] = [first, first, first]
-        if not outbox:
             self._ready.append(group)
-        outbox.put(first, payloads)
-        self.waiting_bytes += sum(map(len, payloads))
+            if group not in self.put:
+                self.put[group] = [first, first, first]
+        outbox.put(first, payloads, size)
+        self.waiting_bytes += size
         self.put[group][1] = first + len(payloads)
 
     def close(self, now_ns: int) -> None:
@@ -94,7 +112,8 @@ class RegionSender:
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        if self.next_frame - self.first >= self._settings.window_frames:
+        unstable = self.next_frame - self.first
+        if unstable >= self._settings.window_frames or (unstable and self._window_bytes >= self._window_bytes_max):
             return False
         return bool(self._ready) or (self.closing and not self.closed and self.next_frame > 0)
 
@@ -103,6 +122,8 @@ class RegionSender:
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, 0, begin_mark(names))
+        if self.slow != self._told and builder.append(MARKS, 1, slow_mark(self.slow)):
+            self._told = self.slow
         ready, packed = self._ready, self._packed
         while ready:
             group = ready[0]
@@ -113,6 +134,8 @@ class RegionSender:
             self.waiting_bytes -= waiting - outbox.size
             if not outbox:
                 ready.popleft()
+                # Thousands of groups that are silent now must not keep an empty box each.
+                del self._outboxes[group]
             elif outbox.is_cut:
                 # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
                 # but one that takes many frames shares them with the other groups.
@@ -123,13 +146,14 @@ class RegionSender:
                 ready.rotate(-1)
                 if not was_cut:
                     break
-        if self.closing and not ready and builder.append(MARKS, 1, END):
+        if self.closing and not ready and builder.append(MARKS, 2, END):
             self.closed = True
         return self.next_frame
 
     def sealed(self, data: bytes, now_ns: int) -> None:
         """Keep the frame that was just packed until it is stable."""
         self._frames.append(data)
+        self._window_bytes += len(data)
         self._stops.append(self._packed)
         self._packed = []
         self.next_frame += 1
@@ -138,10 +162,18 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, stable: int, floor: int) -> set[GroupId]:
-        """Open the window, forget what every member has; return the groups of which all members have more now."""
+    def on_report(self, stable: int, floor: int, sharers: int = 1) -> set[GroupId]:
+        """Open the window, forget what every member has; return the groups of which all members have more now.
+
+        `sharers` are all that send into the region: the buffers of its members are for all of them.
+        """
         changed: set[GroupId] = set()
-        self.first = max(self.first, min(stable, self.next_frame))
+        self._window_bytes_max = self._settings.window_bytes // sharers
+        first = max(self.first, min(stable, self.next_frame))
+        if first > self.first:
+            left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
+            self._window_bytes -= sum(map(len, left))
+            self.first = first
         while self.confirmed < min(floor, self.first):
             self._frames.popleft()
             self._resent_ns.pop(self.confirmed, None)

@@ -1,31 +1,46 @@
-"""Rate control: every node states the rate that it can take, the region takes the lowest, senders share it.
+"""Rate control: every node states the rate that it can take, the region takes the lowest or the mean, senders share it.
 
 Seed 001, section 2: members of a region share their fate, so one number for the region is enough. A node judges by
 what it loses: a few lost frames are noise and left to repair, more than that means that its link or its buffers are
-too small for what all senders send together. Then it states a little less than what it did receive, and a little
-more in every period without such loss.
+too small for what all senders send together. It also judges by queues that stand on the way: they lose nothing yet,
+but make every token late. In both cases it states a little less, and a little more in every period without.
 
 Rates are frames a second; 0 means no limit.
 """
 
 from vivum.core.time import SECOND
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.tokens import RateVote
 
 LOSS_PER_MILLE = 30
 """Loss above this share of frames is taken for overload; links that are merely bad lose less, or in short bursts."""
 
+QUIET_PER_MILLE = 5
+"""Below this share of loss the rate grows; between the two it stays."""
+
 LOSSY_PERIODS = 3
 """So many periods in a row must have such loss: a burst, or a member that slept, is no overload."""
 
-START_PER_MILLE = 1500
+START_PER_MILLE = 1250
+"""Growth in a period, until it is too much for the first time. A queue of the network takes what is too much for a few
+milliseconds only, so that all of it is lost: half as much again was seen to end in a storm of repairs."""
+
 DECREASE_PER_MILLE = 950
-INCREASE_STEP_PER_MILLE = 3
-INCREASE_PER_MILLE_MAX = 30
+INCREASE_STEP_PER_MILLE = 2
+INCREASE_PER_MILLE_MAX = 20
 """The longer nothing is lost, the faster the rate grows: a little at first, near where it was too much before."""
 
 CEILING_PER_MILLE = 1020
 LOWEST_PER_MILLE = 100
 """Never below this share of the best rate seen: a link that loses much must still be used."""
+
+STANDING_NS = 1_000_000
+"""A queue that takes longer than this in the mean, means that more is sent than the link takes."""
+
+DRAIN_PER_MILLE = 988
+
+IN_VAIN = 4
+"""After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
 
 
 class RateEstimate:
@@ -34,13 +49,16 @@ class RateEstimate:
     __slots__ = (
         "_best",
         "_clean_periods",
+        "_decreases",
         "_initial",
         "_is_starting",
+        "_loss_before",
         "_lossy_periods",
+        "_lost",
+        "_noise",
         "_own_frames",
         "_period_ns",
         "_received",
-        "_repaired",
         "_since_ns",
         "rate",
     )
@@ -51,52 +69,102 @@ class RateEstimate:
         self._period_ns = settings.rate_period_ns
         self._since_ns = now_ns
         self._received = 0
-        self._repaired = 0
+        self._lost = 0
         self._own_frames = 0
         self._best = 0
         self._lossy_periods = 0
         self._clean_periods = 0
+        self._decreases = 0
+        # Shares of loss, per mille: when the rate was first lowered, and what is known to be the link's own.
+        self._loss_before = 0
+        self._noise = 0
 
-    def on_frame(self, is_repair: bool) -> None:
-        """Count a frame that was new here."""
+    def on_frame(self) -> None:
+        """Count a frame that came at once, not as a repair."""
         self._received += 1
-        self._repaired += is_repair
 
-    def update(self, now_ns: int, own_frames: int) -> int:
+    def on_lost(self, frames: int) -> None:
+        """Count frames that were found missing."""
+        self._lost += frames
+
+    def update(self, now_ns: int, own_frames: int, standing_ns: int) -> int:
         """Judge the last period if it is over; return the rate to state.
 
-        `own_frames` were sent by this node itself so far: the rate is that of all senders together.
+        `own_frames` were sent by this node itself so far: the rate is that of all senders together. `standing_ns` is
+        what all frames of the last while had to wait in queues on their way here.
         """
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
-            self._received += own_frames - self._own_frames
-            self._own_frames = own_frames
-            # What came at once, before repairs: the most that this node has shown that it can take.
-            self._best = max(self._best, (self._received - self._repaired) * SECOND // elapsed_ns)
-            is_lossy = self._repaired > 1 and self._repaired * 1000 > self._received * LOSS_PER_MILLE
-            self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
-            if self._is_starting:
-                # Nobody knows yet what the link takes: half as much again, until it is too much for the first time.
-                self._is_starting = not is_lossy
-                self.rate = max(self._initial, self._best * (START_PER_MILLE if self._is_starting else 980) // 1000)
-            elif self._lossy_periods >= LOSSY_PERIODS:
-                self._lossy_periods = self._clean_periods = 0
-                # From where it was, not from what came: under overload much less comes than the node could take.
-                lowest_rate = self._best * LOWEST_PER_MILLE // 1000
-                self.rate = max(1, lowest_rate, self.rate * DECREASE_PER_MILLE // 1000)
-            elif not is_lossy:
-                self._clean_periods += 1
-                growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
-                # Only a little past the best: if there is more to be had, the best will show it and grow.
-                ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
-                self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
-            self._since_ns, self._received, self._repaired = now_ns, 0, 0
+            received = self._received + own_frames - self._own_frames
+            loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
+            # The most that this node has shown that it can take.
+            self._best = max(self._best, received * SECOND // elapsed_ns)
+            self._judge(loss, standing_ns > STANDING_NS)
+            self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
         return self.rate
 
+    def _judge(self, loss: int, is_queueing: bool) -> None:
+        is_lossy = loss > self._noise + LOSS_PER_MILLE
+        self._noise = min(self._noise, loss + self._noise * 9 // 10)
+        self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
+        if self._is_starting:
+            # Nobody knows yet what the link takes.
+            self._is_starting = not (is_lossy or is_queueing)
+            if not self._is_starting:
+                self.rate = max(self._initial, self._best * 980 // 1000)
+            elif self._initial:
+                self.rate = max(self._initial, self._best * START_PER_MILLE // 1000)
+        elif self._lossy_periods >= LOSSY_PERIODS:
+            self._lossy_periods = self._clean_periods = 0
+            self._lower(loss)
+        elif is_queueing:
+            # Nothing is lost yet, but tokens wait in the same queues.
+            self._clean_periods = 0
+            self.rate = max(1, min(self.rate, self._best) * DRAIN_PER_MILLE // 1000)
+        elif loss <= self._noise + QUIET_PER_MILLE:
+            self._decreases = 0
+            self._clean_periods += 1
+            growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
+            # Only a little past the best: if there is more to be had, the best will show it and grow.
+            ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
+            self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
 
-def lowest(one: int, other: int) -> int:
-    """The lower of two stated rates, where 0 states none."""
-    return min(one, other) if one and other else one or other
+    def _lower(self, loss: int) -> None:
+        if not self._decreases:
+            self._loss_before = loss
+        self._decreases += 1
+        if self._decreases > IN_VAIN and loss * 10 > self._loss_before * 8:
+            # A fifth less did not help. It is the link: back to where it was.
+            self._noise, self._decreases = loss, 0
+            self.rate = max(self.rate, self._best * 980 // 1000)
+            return
+        # From where it was, not from what came: under overload much less comes than the node could take.
+        self.rate = max(1, self._best * LOWEST_PER_MILLE // 1000, self.rate * DECREASE_PER_MILLE // 1000)
+
+
+def add_voice(vote: RateVote, rate: int) -> RateVote:
+    """Put what one node states to what others said; 0 states nothing."""
+    if not rate:
+        return vote
+    # Robust: nobody can drag the mean further than by half or twice of what the region goes at.
+    heard = min(max(rate, vote.allowed // 2), 2 * vote.allowed) if vote.allowed else rate
+    lowest = min(vote.lowest, rate) if vote.voices else rate
+    return RateVote(lowest, vote.total + heard, vote.voices + 1, vote.allowed)
+
+
+def add_votes(one: RateVote, other: RateVote) -> RateVote:
+    """Put the votes of two sets of nodes together. What is allowed is what the first says: it came from above."""
+    if not (one.voices and other.voices):
+        some = one if one.voices else other
+        return RateVote(some.lowest, some.total, some.voices, one.allowed)
+    return RateVote(min(one.lowest, other.lowest), one.total + other.total, one.voices + other.voices, one.allowed)
+
+
+def decide_rate(vote: RateVote, rule: str) -> int:
+    """Settle what a region goes at: the lowest rate stated, or the mean; 0, no limit, if nobody said."""
+    if not vote.voices:
+        return 0
+    return vote.lowest if rule == "lowest" else vote.total // vote.voices
 
 
 def share(rate: int, senders: int) -> int:

@@ -14,22 +14,20 @@ from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.aggregate import merge, narrowed, partitions_below, split_by_partition, without
+from vivum.protocols.qsm.aggregate import merge
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
-from vivum.protocols.qsm.rate import RateEstimate, lowest, share
+from vivum.protocols.qsm.rate import RateEstimate, add_voice, add_votes, decide_rate, share
+from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
 from vivum.protocols.qsm.ring import Ring
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
-from vivum.wire.tokens import NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
+from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
-REQUESTS_MAX = 256
-"""Requests that one token carries: some 20 bytes each, so that a token stays a small control frame."""
-
-EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), 0, (), ())
+EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
 class RegionMember:
@@ -51,7 +49,6 @@ class RegionMember:
         self.gone: set[NodeId] = set()
         self.replaced_ns: int | None = None
         self.is_left = False
-        self.repairs: list[tuple[NodeId, bytes | Frame]] = []
         self.reports: list[tuple[Member, RegionReport]] = []
         self.placement = place([member.node for member in config.members], settings.ring_nodes_max)
         plans = self.placement.rings_of(me.node)
@@ -64,16 +61,16 @@ class RegionMember:
         self._lives = {member.node: member for member in config.members}
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
-        self._below = [partitions_below(self.placement, level, me.node) for level in range(len(plans))]
+        self.desk = RepairDesk(me, self.placement, len(plans), settings, limits)
         self._verdicts: dict[Member, StreamVerdict] = {}
-        # For each level: the result of the last round that this node led there, and requests on their way up and down.
+        # For each level: the result of the last round that this node led there.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
         # The streams that were in the token when such a round began: of these, everybody has said what it has.
         self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
-        self._upward: list[list[RepairRequest]] = [[] for _ in plans]
-        self._downward: list[list[RepairRequest]] = [[] for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
+        # So many unstable frames mean that a window fills.
+        self._filling = max(1, settings.window // 8)
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
@@ -83,7 +80,8 @@ class RegionMember:
         self._lagging = False
         self._asking: set[Member] = set()
         self._rate = RateEstimate(settings, now_ns)
-        self._rates = [0 for _ in plans]
+        self._votes = [NO_VOTE for _ in plans]
+        self._allowed = 0
         self._stops: dict[Member, int] = {}
         self._active = 1
         self._active_since_ns = now_ns
@@ -125,10 +123,22 @@ class RegionMember:
         stream = self.stream_of(sender, now_ns)
         if stream is None or not stream.on_data(now_ns, frame):
             return None
-        self._rate.on_frame(frame.kind == Kind.RESENT)
+        if frame.kind == Kind.DATA:
+            self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
-            self.rings[0].hurry(now_ns)
+            self._hurry(now_ns, stream.window.stop - stream.stable)
         return stream
+
+    def on_sent(self, now_ns: int) -> None:
+        """This node itself sent into the region."""
+        if self.own is not None and self.rings[0].leader == self._me.node:
+            self._hurry(now_ns, self.own.next_frame - self.own.first)
+
+    def _hurry(self, now_ns: int, unstable: int) -> None:
+        """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
+        if unstable >= self._filling:
+            self._interval_ns = self._settings.token_busy_ns_min
+        self.rings[0].hurry(now_ns)
 
     def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
         """A sender tells how far it is, because it has not heard that all is well."""
@@ -168,8 +178,7 @@ class RegionMember:
         if self.own is not None:
             unstable = max(unstable, self.own.next_frame - self.own.first)
         settings = self._settings
-        is_filling = unstable >= settings.window_frames // 8
-        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
+        self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
 
     # Rings.
 
@@ -180,6 +189,15 @@ class RegionMember:
     def leader_of(self, level: int) -> NodeId:
         """Tell who leads this node's ring on a level."""
         return self.rings[level].leader
+
+    def is_absent(self, level: int, node: NodeId) -> bool:
+        """Tell whether a node does not answer in our ring on a level, or was dropped."""
+        return node in self.gone or node in self.rings[level].skipped
+
+    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
+        """This node leads a ring in place of another: also the ring above, if the other led that."""
+        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
+            self.rings[level + 1].become_leader(now_ns)
 
     def forget_node(self, node: NodeId) -> None:
         """A member was dropped from the domain: rings go on without it."""
@@ -192,8 +210,9 @@ class RegionMember:
         self._measure()
         if level == 0:
             self._untold = False
-        down, self._downward[level] = self._downward[level], []
-        token = self._add(now_ns, msgspec.structs.replace(EMPTY_TOKEN, level=level, requests=tuple(down)))
+        down = tuple(self.desk.take_downward(level))
+        vote = msgspec.structs.replace(NO_VOTE, allowed=self._allowed)
+        token = self._add(now_ns, msgspec.structs.replace(EMPTY_TOKEN, level=level, rate=vote, requests=down))
         self._begun[level] = {(record.sender, record.incarnation) for record in token.streams}
         return token
 
@@ -212,6 +231,7 @@ class RegionMember:
                 verdict.floor = max(verdict.floor, record.floor)
                 self._untold = token.level > 0
             self._apply(now_ns, sender, record, verdict)
+        self._allowed = token.rate.allowed or self._allowed
         if token.level == 0:
             self._urgent = self._lagging = False
         elif self._untold:
@@ -222,7 +242,7 @@ class RegionMember:
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
-            stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor)
+            stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor, record.slow)
 
     def _verdict(self, sender: Member) -> StreamVerdict:
         verdict = self._verdicts.get(sender)
@@ -238,112 +258,63 @@ class RegionMember:
             key = (record.sender, record.incarnation)
             before = records.get(key)
             records[key] = record if before is None else merge(before, record)
-        requests = self._serve(token.requests) if level == 0 else self._take_down(level, token.requests)
-        requests += self._own_requests(now_ns, token.requests) if level == 0 else self._upward[level - 1]
-        if level:
-            self._upward[level - 1] = []
-        rate = (
-            self._rate.update(now_ns, 0 if self.own is None else self.own.next_frame)
-            if level == 0
-            else self._rates[level - 1]
-        )
+        if level == 0:
+            requests = self.desk.serve(token.requests, self.streams, self.own)
+            asked, lost = self.desk.ask(now_ns, token.requests, self.streams)
+            requests += asked
+            vote = add_voice(token.rate, self._state_rate(now_ns, lost))
+        else:
+            requests = self.desk.take_down(level, token.requests)
+            requests += self.desk.take_upward(level - 1)
+            vote = add_votes(token.rate, self._votes[level - 1])
         return msgspec.structs.replace(
             token,
-            rate=lowest(token.rate, rate),
+            rate=vote,
             streams=tuple(records.values()),
             requests=tuple(requests[:REQUESTS_MAX]),
         )
+
+    def _state_rate(self, now_ns: int, lost: int) -> int:
+        """Judge what this node can take. Who is behind says nothing: the others do not wait for it."""
+        self._rate.on_lost(lost)
+        delays = []
+        for stream in self.streams.values():
+            stream.measure_delay(now_ns)
+            if stream.standing_ns is not None:
+                delays.append(stream.standing_ns)
+        # A delay of one stream alone is in its sender's own interface, where it hurts nobody else.
+        standing_ns = min(delays) if len(delays) > 1 else 0
+        rate = self._rate.update(now_ns, 0 if self.own is None else self.own.next_frame, standing_ns)
+        is_behind = any(stream.window.prefix < stream.stable for stream in self.streams.values())
+        return 0 if is_behind else rate
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
         records = []
         for sender, stream in self.streams.items():
-            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed)
+            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed, stream.slow)
             if stream.given_up_at is not None:
                 record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:
-            records.append(self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed))
+            records.append(
+                self._record(self._me, self.own.next_frame, self.own.next_frame, self.own.closed, self.own.slow)
+            )
         return records
 
-    def _record(self, sender: Member, prefix: int, stop: int, closed: bool) -> StreamRecord:
+    def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
         verdict = self._verdict(sender)
         stable, floor = verdict.stable, verdict.floor
         stop = max(stop, stable)
         if prefix < stable:
-            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix)
-        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY)
+            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix, slow)
+        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY, slow)
 
     def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
         """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
         results = self._results[level]
         for sender in {*results, *(Member(NodeId(node), Incarnation(life)) for node, life in records)}:
             yield results.get(sender) or self._record(sender, 0, 0, closed=False)
-
-    # Repair.
-
-    def _serve(self, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
-        """Send frames that somebody in the ring asks for and this node has; keep the rest of the requests."""
-        left = []
-        room = self._settings.repairs_per_token_max
-        for request in requests:
-            if request.node == self._me.node:
-                continue
-            sender = Member(NodeId(request.sender), Incarnation(request.incarnation))
-            frames: list[bytes | Frame] = []
-            served = RangeSet()
-            if sender == self._me and self.own is not None:
-                for number, data in self.own.kept(request.bounds, room):
-                    frames.append(data)
-                    served.add(number)
-            elif sender in self.streams:
-                for frame in self.streams[sender].serve(request.bounds, room):
-                    frames.append(frame)
-                    served.add(frame.sequence)
-            room -= len(frames)
-            self.repairs += [(NodeId(request.node), frame) for frame in frames]
-            rest = without(request, served, self._limits.ranges_max) if served else request
-            if rest is not None:
-                left.append(rest)
-        return left
-
-    def _own_requests(self, now_ns: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
-        """Ask for what this node misses."""
-        before: dict[tuple[int, int], list[RepairRequest]] = {}
-        for request in requests:
-            if request.node == self._me.node:
-                before.setdefault((request.sender, request.incarnation), []).append(request)
-        mine = []
-        for sender, stream in self.streams.items():
-            old = before.get(sender, [])
-            left = RangeSet()
-            for request in old:
-                left.update(RangeSet.from_bounds(request.bounds))
-            wanted = stream.request(now_ns, left, self._limits.ranges_max)
-            # What is still wanted keeps its age; what is new begins to go round.
-            for request in old:
-                kept = wanted.intersection(RangeSet.from_bounds(request.bounds))
-                if kept:
-                    mine.append(narrowed(request, kept, self._limits.ranges_max))
-                    wanted.difference_update(kept)
-            if wanted:
-                mine.append(RepairRequest(self._me.node, *sender, tuple(wanted.bounds())))
-        return mine
-
-    def _take_down(self, level: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
-        """Take requests for what the partitions below us cache; the rest goes on."""
-        left = []
-        for request in requests:
-            if request.tried:
-                left.append(request)
-                continue
-            mine, others = split_by_partition(request.bounds, self.placement, self._below[level - 1])
-            if mine:
-                self._downward[level - 1].append(narrowed(request, mine, self._limits.ranges_max, age=0))
-            if others:
-                left.append(narrowed(request, others, self._limits.ranges_max))
-        del self._downward[level - 1][REQUESTS_MAX:]
-        return left
 
     # Results.
 
@@ -356,7 +327,7 @@ class RegionMember:
         begun = self._begun[level] if token.leader == self._me.node else set()
         records = [self._with_absent(level, self._with_unaware(record, begun)) for record in token.streams]
         self._urgent = bool(token.requests)
-        self._rates[level] = token.rate
+        self._votes[level] = token.rate
         if level == 0:
             self._lagging = any(record.behind != NOBODY for record in token.streams)
             result = (token.streams, token.skipped)
@@ -366,14 +337,15 @@ class RegionMember:
             self._results[level] = {
                 Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
             }
-            self._send_up(level, self._seen_by_all(level, token.requests))
+            self.desk.send_up(level, self.desk.seen_by_all(level, token.requests))
             if self.rings[level + 1].is_leader:
                 self.rings[level + 1].hurry(now_ns)
             return
         for record in records:
             self._decide(now_ns, record)
         self._count_active(now_ns, token)
-        self._report(token, self._seen_by_all(level, token.requests))
+        self._allowed = decide_rate(token.rate, self._settings.rate_rule)
+        self._report(token, self.desk.seen_by_all(level, token.requests))
 
     def _count_active(self, now_ns: int, token: Token) -> None:
         """Count the senders that share the rate: those whose streams have grown lately."""
@@ -383,32 +355,6 @@ class RegionMember:
         stops = {Member(NodeId(each.sender), Incarnation(each.incarnation)): each.stop for each in token.streams}
         self._active = max(1, sum(stop > self._stops.get(sender, 0) for sender, stop in stops.items()))
         self._stops = stops
-
-    def _seen_by_all(self, level: int, requests: Iterable[RepairRequest]) -> list[RepairRequest]:
-        """Pick the requests that went all the way round. Younger ones go on: those before the asker may help."""
-        seen = []
-        for request in requests:
-            if request.age or request.tried:
-                seen.append(request)
-                continue
-            # No use to go round again for what is not cached in this ring.
-            mine, others = split_by_partition(request.bounds, self.placement, self._below[level])
-            if mine:
-                self._downward[level].append(narrowed(request, mine, self._limits.ranges_max, age=1))
-            if others:
-                seen.append(narrowed(request, others, self._limits.ranges_max))
-        return seen
-
-    def _send_up(self, level: int, requests: Iterable[RepairRequest]) -> None:
-        for request in requests:
-            if request.tried:
-                self._upward[level].append(request)
-                continue
-            mine, others = split_by_partition(request.bounds, self.placement, self._below[level])
-            for part, tried in ((mine, True), (others, False)):
-                if part:
-                    self._upward[level].append(narrowed(request, part, self._limits.ranges_max, tried=tried, age=0))
-        del self._upward[level][REQUESTS_MAX:]
 
     def _note_absent(self, level: int) -> None:
         """Remember, for each member that was passed over, the floor at that time: from there on it may ask."""
@@ -460,15 +406,14 @@ class RegionMember:
             if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
-                self.reports.append(
-                    (sender, RegionReport(sender.incarnation, *now, bounds, share(token.rate, self._active)))
-                )
+                rate = share(self._allowed, self._active)
+                self.reports.append((sender, RegionReport(sender.incarnation, *now, bounds, rate, self._active)))
         self._asking.clear()
 
     @property
     def has_messages(self) -> bool:
         """Tell whether there is anything to send."""
-        if self.reports or self.repairs:
+        if self.reports or self.desk.repairs or self.desk.for_all:
             return True
         for ring in self.rings:  # noqa: SIM110 - asked after every arrival
             if ring.has_messages:

@@ -55,6 +55,14 @@ class RingHost(Protocol):
         """Tell who leads this node's ring on a level."""
         ...
 
+    def is_absent(self, level: int, node: NodeId) -> bool:
+        """Tell whether a node does not answer in this node's ring on a level, or was dropped."""
+        ...
+
+    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
+        """This node leads its ring on a level in place of another node."""
+        ...
+
     def is_busy(self) -> bool:
         """Tell whether something is unstable or missing, so that tokens are needed soon."""
         ...
@@ -120,7 +128,8 @@ class Ring:
                 self._confirm(token.leader, REDIRECT, leader)
             return
         self._confirm(source, token.round, self.leader)
-        if token.term < self.term:
+        if token.term < self.term or (token.term == self.term and token.leader != self.leader):
+            # Of a leader that was replaced, or of a second one in the same term: the receipt tells it who leads.
             return
         if self._me in token.skipped:
             self._adopt(now_ns, token)
@@ -164,12 +173,17 @@ class Ring:
             elif self.is_leader and source in self.skipped:
                 self._awake.add(source)
             return
-        if receipt.term > self.term:
-            self.term, self.leader = receipt.term, NodeId(receipt.leader)
+        is_rival = receipt.term == self.term and self.leader == self._me and receipt.leader != self._me
+        if receipt.term > self.term or is_rival:
+            self.term, self.round, self.leader = receipt.term, 0, NodeId(receipt.leader)
             self._start_ns = None
             self._under_way = False
             self._passed = None
             self._see(now_ns)
+            below = self.plan.level - 1
+            if below >= 0 and self._host.is_absent(below, self.leader) and self._host.leads(below):
+                # They have not noticed yet that their leader is gone; we have, in the ring below.
+                self.become_leader(now_ns)
             return
         if self._passed is not None and self._passed.node == source and receipt.round == self._passed.token.round:
             self._contacts[self._passed.slot] = source
@@ -254,8 +268,8 @@ class Ring:
 
     def become_leader(self, now_ns: int, *, start: bool = True) -> None:
         """Lead from now on, with a term that is higher than any known."""
+        old, self.leader = self.leader, self._me
         self.term += 1
-        self.leader = self._me
         self.round = 0
         self._passed = None
         self._held = None
@@ -263,6 +277,8 @@ class Ring:
         self._see(now_ns)
         self._start_ns = now_ns if start else None
         self.skipped.pop(self._me, None)
+        if old != self._me:
+            self._host.on_take_over(now_ns, self.plan.level, old)
 
     # Rounds.
 

@@ -14,7 +14,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNum
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Event, Priority
 from vivum.observe.counters import Counters
-from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed
+from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.feeds import Feed
 from vivum.protocols.qsm.outgoing import RegionSender
@@ -37,6 +37,8 @@ class Sending:
         self.streams: dict[ViewKey, RegionSender] = {}
         self.repairs: list[Datagram] = []
         self.events: list[Event] = []
+        # What the application wants to be done about slow members, for groups where it said.
+        self.slow: dict[GroupId, SlowMembers] = {}
         self._settings = settings
         self._limits = limits
         self._counters = counters
@@ -62,9 +64,8 @@ class Sending:
         self.streams[config.region, config.view] = stream
         return stream
 
-    def accept(self, group: GroupId, payloads: Sequence[bytes], streams: tuple[RegionSender, ...]) -> int:
+    def accept(self, group: GroupId, payloads: Sequence[bytes], size: int, streams: tuple[RegionSender, ...]) -> int:
         """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number."""
-        size = sum(map(len, payloads))
         if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
             raise NotNowError(
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
@@ -80,7 +81,7 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams)
+        first = feed.send(payloads, streams, size, self.slow.get(group, SlowMembers.ISOLATE))
         self._waiting_bytes += size * len(streams)
         for stream in streams:
             self._ready[stream.key] = None
@@ -99,16 +100,20 @@ class Sending:
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report.stable, report.floor):
+        for group in stream.on_report(report.stable, report.floor, report.sharers):
             self._confirm(self._feeds[group])
-        frames = stream.resend(report.missing, now_ns, self._settings.repairs_per_token_max)
+        self.send_again(now_ns, stream, report.missing)
+        stream.pacer.set_rate(report.rate)
+        if stream.can_seal:
+            self._ready[stream.key] = None
+
+    def send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
+        """Send frames to the whole region once more, but for those that were just sent again."""
+        frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
         for data in frames:
             again = resend(data)
             self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
         self._counters.repairs_sent += len(frames)
-        stream.pacer.set_rate(report.rate)
-        if stream.can_seal:
-            self._ready[stream.key] = None
 
     def _confirm(self, feed: Feed) -> None:
         first, stop = feed.advance()

@@ -1,6 +1,7 @@
 """Settings of QSM."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
@@ -47,10 +48,16 @@ class QsmSettings:
         effect="A member further behind than this is told that it lost messages. More takes memory at the caches.",
     )
     window_frames: int = setting(
-        384,
+        512,
         unit="frames",
-        why="Some 50 ms at the full rate of a 100 Mb/s link; half a megabyte, which every receiver can buffer.",
+        why="Some 60 ms at the full rate of a 100 Mb/s link, twice what it takes to hear from 200 nodes; 750 KB.",
         effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
+    )
+    window_bytes: int = setting(
+        1_572_864,
+        unit="bytes",
+        why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
+        effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
     )
     pending_bytes_max: int = setting(
         1024 * 1024,
@@ -130,6 +137,12 @@ class QsmSettings:
         why="Longer than a repair takes.",
         effect="A member that alone holds up all others for so long is not waited for until it has caught up.",
     )
+    drop_after_ns: int = setting(
+        5 * SECOND,
+        unit="ns",
+        why="A member that slept for half a second has caught up by then, unless its link is full.",
+        effect="Where slow members are to be dropped, one that is behind for so long starts a new life.",
+    )
     repair_wait_ns: int = setting(
         20 * MILLISECOND,
         unit="ns",
@@ -148,6 +161,12 @@ class QsmSettings:
         why="What a 100 Mb/s link carries in 8 ms.",
         effect="Further requests stay in the token for the next holder or the next round.",
     )
+    asked_frames_max: int = setting(
+        32,
+        unit="frames",
+        why="A third of what a 100 Mb/s link carries in one round of a large ring: room is left for new data.",
+        effect="A node asks for no more in one token. More fills its link with repairs, which push out new data.",
+    )
     resend_ns_min: int = setting(
         10 * MILLISECOND,
         unit="ns",
@@ -163,8 +182,14 @@ class QsmSettings:
     rate_initial: int = setting(
         2000,
         unit="frames a second",
-        why="A fifth of what a node of seed 004 handles; growing by half every 100 ms it is there in half a second.",
-        effect="More starts faster, and overruns queues when several senders start at once.",
+        why="A fifth of what a node of seed 004 handles; growing by a quarter every 100 ms it is there in a second.",
+        effect="More starts faster, and overruns queues when several senders start at once. 0: no limit until loss.",
+    )
+    rate_rule: Literal["lowest", "mean"] = setting(
+        "lowest",
+        unit="lowest or mean",
+        why="Members of a region share their fate (seed 001, section 2): what one loses, all others must repair.",
+        effect="The mean of what members state lets a region go on at the pace of most, and a weak one fall behind.",
     )
     rate_period_ns: int = setting(
         100 * MILLISECOND,
@@ -202,3 +227,8 @@ class QsmSettings:
         why="Longer than a dead member needs to be noticed and dropped.",
         effect="A replaced region view is given up after this time; what is not stable is reported as failed.",
     )
+
+    @property
+    def window(self) -> int:
+        """Frames that may be unstable when all are full."""
+        return max(1, min(self.window_frames, self.window_bytes // self.frame_bytes_max))

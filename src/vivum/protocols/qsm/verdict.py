@@ -3,6 +3,7 @@
 Invariants: `stable` and `floor` never go back; `floor <= stable`.
 """
 
+from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import NOBODY, StreamRecord
 
@@ -27,8 +28,11 @@ class StreamVerdict:
     def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
         """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news."""
         reached, behind = record.prefix, record.behind
+        if record.slow >= SlowMembers.WAIT:
+            # Also for those who sleep: nothing is stable that one of them lacks.
+            reached = min(reached, behind)
         if reached != NOBODY:
-            if self._is_held_up(now_ns, record, settings):
+            if record.slow < SlowMembers.WAIT and self._is_held_up(now_ns, record, settings):
                 reached, behind = record.runner_up, min(behind, record.prefix)
             self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
@@ -41,7 +45,7 @@ class StreamVerdict:
 
     def _is_held_up(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
         """Tell whether one member alone has held up all others for too long."""
-        if record.runner_up == NOBODY or record.runner_up - record.prefix < settings.window_frames // 8:
+        if record.runner_up == NOBODY or record.runner_up - record.prefix < settings.window // 8:
             self._held_up_by = 0
             return False
         if self._held_up_by != record.slowest:

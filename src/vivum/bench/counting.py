@@ -1,0 +1,124 @@
+"""What is sent and how arrivals are checked: the same for every system, and nothing for each message.
+
+A sender goes round a short cycle of payloads that begin with their place in it, so it makes none while it is
+measured. A receiver looks at the first and the last number of every batch and at its length, which shows whatever is
+missing, twice or moved between batches; every `FULL_EVERY`th batch is compared whole, to the last byte. Only a batch
+that is not as expected is looked at message by message.
+"""
+
+import os
+from collections.abc import Sequence
+from struct import Struct
+
+NUMBER = Struct("<Q")
+NUMBER_BYTES = NUMBER.size
+
+CYCLE_BYTES = 1 << 20
+"""Bytes of all payloads of a cycle: they stay in the processor's cache, as payloads just made would."""
+
+CYCLE_MESSAGES_MIN = 256
+CYCLE_MESSAGES_MAX = 16_384
+BATCH_MESSAGES = 512
+"""The longest batch that is looked at at once; those who get single messages gather so many."""
+
+FULL_EVERY = 16
+
+
+def payload_cycle(size: int) -> list[bytes]:
+    """Make the payloads of one size that senders go round, twice over so that every batch is one slice."""
+    count = min(CYCLE_MESSAGES_MAX, max(CYCLE_MESSAGES_MIN, CYCLE_BYTES // size))
+    filling = bytes(number % 251 for number in range(size))
+    cycle = [NUMBER.pack(number) + filling[NUMBER_BYTES:] for number in range(count)]
+    return cycle + cycle
+
+
+class Source:
+    """Where a sender gets its payloads: for each group the next ones of the cycle."""
+
+    __slots__ = ("_cycle", "_length", "_next", "sent")
+
+    def __init__(self, size: int, groups: int = 1) -> None:
+        self._cycle = payload_cycle(size)
+        self._length = len(self._cycle) // 2
+        self._next = [0] * groups
+        self.sent = 0
+
+    def batch(self, count: int, group: int = 0) -> list[bytes]:
+        """Take the next payloads of a group, at most a cycle of them. They count as sent."""
+        start = self._next[group]
+        self._next[group] = (start + count) % self._length
+        self.sent += count
+        return self._cycle[start : start + count]
+
+
+class Tally:
+    """What a receiver got: how many, and what was wrong with it."""
+
+    __slots__ = ("_back", "_cycle", "_length", "_looks", "_next", "duplicated", "missing", "out_of_order", "received")
+
+    def __init__(self, size: int, groups: int = 1, *, only_forward: bool = False) -> None:
+        """Begin with nothing. `only_forward` is for what never repeats or reorders: every step is then a loss."""
+        self._cycle = payload_cycle(size)
+        self._length = len(self._cycle) // 2
+        self._next = [0] * groups
+        self._back = self._length if only_forward else self._length // 2
+        self._looks = 0
+        self.received = 0
+        self.duplicated = 0
+        self.out_of_order = 0
+        # Numbers that were passed over so far; one that comes later is out of order, and not missing any more.
+        self.missing = 0
+
+    def take(self, batch: Sequence[bytes], group: int = 0) -> None:
+        """Count a batch of one group and check it."""
+        count = len(batch)
+        if not count:
+            return
+        self.received += count
+        start = self._next[group]
+        self._looks += 1
+        if count > self._length or self._looks % FULL_EVERY == 0:
+            whole = count <= self._length and batch == self._cycle[start : start + count]
+        else:
+            whole = batch[0][:NUMBER_BYTES] == self._cycle[start][:NUMBER_BYTES] and (
+                batch[-1][:NUMBER_BYTES] == self._cycle[start + count - 1][:NUMBER_BYTES]
+            )
+        if whole:
+            self._next[group] = (start + count) % self._length
+        else:
+            self._look_closely(batch, group)
+
+    def _look_closely(self, batch: Sequence[bytes], group: int) -> None:
+        """Find out, message by message, what is wrong. A step of more than half a cycle counts as one back."""
+        length = self._length
+        expected = self._next[group]
+        for payload in batch:
+            (number,) = NUMBER.unpack_from(payload)
+            step = (number - expected) % length
+            if number >= length or payload != self._cycle[number]:
+                raise ValueError(f"a message came that nobody sent: it begins with {payload[:16]!r}")
+            if step == 0:
+                expected = (expected + 1) % length
+            elif step <= self._back:
+                self.missing += step
+                expected = (number + 1) % length
+            elif self.missing:
+                self.missing -= 1
+                self.out_of_order += 1
+            else:
+                self.duplicated += 1
+        self._next[group] = expected
+
+    def lost(self, sent: int) -> int:
+        """Tell how many of so many sent messages did not come."""
+        return max(0, sent - (self.received - self.duplicated))
+
+
+def resident_kb(pid: int | None = None) -> int:
+    """Tell the resident memory of a process, by default this one, in KiB; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid or 'self'}/statm", encoding="ascii") as statm:
+            pages = int(statm.read().split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024

@@ -1,0 +1,122 @@
+"""`vivum bench peers`: the same work through the peers, through a bare socket and through Vivum, in one run."""
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vivum.bench.cell import Cell, measure
+from vivum.bench.crew import MissingError
+from vivum.bench.throughput import our_system
+from vivum.core.errors import HostError, UsageError
+
+SYSTEMS: dict[str, str] = {
+    "raw": "vivum.bench.systems.raw_multicast",
+    "pyzmq": "vivum.bench.systems.zeromq",
+    "zenoh": "vivum.bench.systems.zenoh_peers",
+    "nats": "vivum.bench.systems.nats_broker",
+    "redis": "vivum.bench.systems.redis_broker",
+    "vivum": "",
+}
+"""Name on the command line, and module. Vivum's is chosen by `our_system`."""
+
+SIZES = (100, 1000)
+RECEIVERS = (1, 4)
+
+PEERS = ("pyzmq", "zenoh", "nats", "redis")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One system in one cell."""
+
+    system: str
+    size: int
+    receivers: int
+    per_s_min: int | None
+    lost: int = 0
+    duplicated: int = 0
+    out_of_order: int = 0
+    skipped: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Make the row for machines."""
+        if self.skipped:
+            return {"system": self.system, "size": self.size, "receivers": self.receivers, "skipped": self.skipped}
+        return {
+            "system": self.system,
+            "size": self.size,
+            "receivers": self.receivers,
+            "delivered_per_s_min": self.per_s_min,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "out_of_order": self.out_of_order,
+        }
+
+
+def chosen_systems(only: Sequence[str]) -> list[str]:
+    """Check the names that somebody wants; all if none is named."""
+    for name in only:
+        if name not in SYSTEMS:
+            raise UsageError(f"no system is called {name!r}; there are {', '.join(SYSTEMS)}")
+    return [name for name in SYSTEMS if name in only or not only]
+
+
+def compare(
+    names: Sequence[str],
+    cells: Sequence[tuple[int, int]],
+    seconds: float,
+    settings: dict[str, Any],
+    progress: Callable[[str], None],
+) -> Iterator[Row]:
+    """Measure every system in every cell, cell by cell, so that what is compared ran side by side."""
+    for size, receivers in cells:
+        for name in names:
+            progress(f"{name}, {size} bytes, {receivers} receiver{'s' if receivers > 1 else ''}")
+            yield _row(name, size, receivers, seconds, settings)
+
+
+def _row(name: str, size: int, receivers: int, seconds: float, settings: dict[str, Any]) -> Row:
+    system = our_system() if name == "vivum" else importlib.import_module(SYSTEMS[name])
+    options = {"settings": settings} if name == "vivum" else {}
+    try:
+        outcome = measure(system, Cell(size, receivers, seconds, options=options))
+    except MissingError as error:
+        return Row(name, size, receivers, None, skipped=str(error))
+    except HostError as error:
+        return Row(name, size, receivers, None, skipped=f"failed: {error}")
+    return Row(
+        name,
+        size,
+        receivers,
+        round(outcome.per_s_min),
+        outcome.total("lost"),
+        outcome.total("duplicated"),
+        outcome.total("out_of_order"),
+    )
+
+
+def ratios(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Compare Vivum with the best peer and with the raw limit, in every cell that has what it takes."""
+    found = []
+    for size, receivers in dict.fromkeys((row.size, row.receivers) for row in rows):
+        rates = {
+            row.system: row.per_s_min
+            for row in rows
+            if (row.size, row.receivers) == (size, receivers) and row.per_s_min
+        }
+        peers = {name: rate for name, rate in rates.items() if name in PEERS}
+        best = max(peers, key=lambda name: peers[name]) if peers else None
+        ours, raw = rates.get("vivum"), rates.get("raw")
+        found.append(
+            {
+                "size": size,
+                "receivers": receivers,
+                "best_peer": best,
+                "best_peer_per_s": peers[best] if best else None,
+                "to_best_peer": round(ours / peers[best], 3) if ours and best else None,
+                "to_raw": round(ours / raw, 3) if ours and raw else None,
+                "best_peer_to_raw": round(peers[best] / raw, 3) if raw and best else None,
+            }
+        )
+    return found

@@ -1,0 +1,73 @@
+"""redis-py pub/sub, with pipelines, through a redis-server on a free port."""
+
+import time
+from typing import Any
+
+from vivum.bench.cell import Cell
+from vivum.bench.counting import BATCH_MESSAGES, Source
+from vivum.bench.crew import Crew, MissingError, free_port
+from vivum.bench.worker import Control, Meter, Window, report_sent
+
+LABEL = "redis-py, redis-server"
+CHANNEL = b"vivum bench"
+
+
+def prepare(crew: Crew, _cell: Cell) -> dict[str, Any]:
+    """Start the server, without files and without a limit on what waits for a subscriber."""
+    try:
+        import redis  # noqa: F401
+    except ImportError:
+        raise MissingError("redis is not installed (pip install redis hiredis)") from None
+    port = free_port()
+    limit = ["--client-output-buffer-limit", "pubsub 0 0 0"]
+    command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no", *limit]
+    crew.serve(command, port)
+    return {"port": port}
+
+
+def send(control: Control, options: dict[str, Any]) -> None:
+    """Publish to all who subscribed, a batch in one round trip."""
+    import redis
+
+    client = redis.Redis(port=options["port"])
+    control.tell(ready=True)
+    control.wait_for("meet")
+    while client.pubsub_numsub(CHANNEL)[0][1] < options["receivers"]:
+        time.sleep(0.02)
+    control.tell(met=True)
+    window = Window(control.wait_for("go"))
+    source = Source(options["size"])
+    before = 0
+    while (now := time.monotonic()) < window.stop:
+        if now < window.start:
+            before = source.sent
+        pipeline = client.pipeline(transaction=False)
+        for payload in source.batch(BATCH_MESSAGES):
+            pipeline.publish(CHANNEL, payload)
+        pipeline.execute()
+    report_sent(control, source.sent, window, counted=source.sent - before)
+    control.hear()
+
+
+def receive(control: Control, options: dict[str, Any]) -> None:
+    """Take what is published."""
+    import redis
+
+    subscription = redis.Redis(port=options["port"], socket_timeout=0.1).pubsub()
+    subscription.subscribe(CHANNEL)
+    while (first := subscription.parse_response()) is None or first[0] != b"subscribe":
+        pass
+    control.tell(ready=True)
+    meter = Meter(control, options["size"], 1, Window(control.wait_for("go")))
+    # Below `get_message`, which makes a dictionary of every message: the fastest way that the library offers.
+    take = subscription.parse_response
+    batch: list[bytes] = []
+    while not meter.is_over():
+        try:
+            for _ in range(BATCH_MESSAGES):
+                batch.append(take(block=True)[2])
+        except redis.TimeoutError:
+            pass
+        meter.take(batch)
+        batch = []
+    meter.report()

@@ -1,0 +1,205 @@
+"""Vivum as programs use it: `vivum.connect`, topics, `send_many`, `batches()`; the service in a process of its own.
+
+One topic is read by `batches()`, many by `on_batch`. Settings of QSM that are to be tried out (`--set`) replace those
+that the runtime finds for the path; programs have no such way.
+"""
+
+import asyncio
+import dataclasses
+import time
+from typing import Any
+
+import vivum
+from vivum.bench.cell import Cell
+from vivum.bench.counting import BATCH_MESSAGES, Source, resident_kb
+from vivum.bench.crew import Crew
+from vivum.bench.loops import run_fast
+from vivum.bench.worker import Control, Meter, Window, report_sent
+from vivum.runtime import member_host
+
+LABEL = "Vivum, reliable topics"
+BATCH_BYTES = 64 * 1024
+POLL_S = 0.02
+"""How often a receiver looks whether it is over; nothing that is measured waits for it."""
+
+TOPICS_LOOKED_AT = 64
+"""Of many topics so many are asked whether all members are there."""
+
+JOIN_S_MAX = 60.0
+
+
+def prepare(crew: Crew, cell: Cell) -> dict[str, Any]:
+    """Start the node that carries the service of a domain of our own."""
+    prefix, where = cell.place(0)
+    options = {"domain": f"bench {time.monotonic_ns()}", **where}
+    service = crew.start("service", f"{__name__}:serve", options, prefix)
+    return options | {"service": service.hear("ready", cell.patience_s)["endpoint"]}
+
+
+def serve(control: Control, options: dict[str, Any]) -> None:
+    """Carry the service until the parent is gone."""
+
+    async def run() -> None:
+        async with vivum.connect(options["domain"], interface=options["interface"]) as node:
+            service = node.statistics().service
+            control.tell(ready=True, endpoint=list(service or node.endpoint))
+            await asyncio.get_running_loop().run_in_executor(None, control.hear)
+
+    run_fast(run())
+
+
+def _try_settings(settings: dict[str, Any]) -> None:
+    """Let every node of this process have these settings, whatever fits its path."""
+    if settings:
+        fitting = member_host.fitting_settings
+        setattr(  # noqa: B010 - mypy minds the assignment, rightly so anywhere else
+            member_host, "fitting_settings", lambda *path: dataclasses.replace(fitting(*path), **settings)
+        )
+
+
+class _Place:
+    """A node of the benchmark's domain, in all its topics."""
+
+    def __init__(self, node: vivum.NodeHandle, topics: list[vivum.Topic[bytes]], told: dict[str, Any]) -> None:
+        self.node = node
+        self.topics = topics
+        self.told = told
+
+    async def meet(self, members: int) -> None:
+        """Wait until so many members are in the topics."""
+        looked_at = self.topics[:: max(1, len(self.topics) // TOPICS_LOOKED_AT)]
+        for topic in [self.topics[-1], *looked_at]:
+            await topic.wait_for_members(members)
+        self.told["rss_kb_joined"] = resident_kb()
+
+
+async def _join(options: dict[str, Any]) -> _Place:
+    _try_settings(options.get("settings", {}))
+    node = await vivum.connect(options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX)
+    before_kb, began = resident_kb(), time.monotonic()
+    names = [f"/bench/{number}" for number in range(options["groups"])]
+    topics = await node.enter_many(names, bytes, own=False)
+    told = {"began": began, "rss_kb_before": before_kb, "rss_kb_joined": resident_kb()}
+    return _Place(node, topics, told | {"endpoint": list(node.endpoint)})
+
+
+def send(control: Control, options: dict[str, Any]) -> None:
+    """Send to every topic in turn."""
+    run_fast(_send(control, options))
+
+
+async def _send(control: Control, options: dict[str, Any]) -> None:
+    control.tell(ready=True)
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, control.wait_for, "meet")
+    place = await _join(options)
+    await place.meet(options["receivers"] + 1)
+    control.tell(met=True, **place.told)
+    window = Window(await loop.run_in_executor(None, control.wait_for, "go"))
+    source, topics = Source(options["size"], options["groups"]), place.topics
+    count = options.get("batch") or max(1, min(BATCH_MESSAGES, BATCH_BYTES // options["size"]))
+    per_s, began = options.get("per_s", 0.0), time.monotonic()
+    before = turn = 0
+    while (now := time.monotonic()) < window.stop:
+        if now < window.start:
+            before = source.sent
+        await topics[turn].send_many(source.batch(count, turn))
+        turn = (turn + 1) % len(topics)
+        if per_s:
+            await asyncio.sleep(max(0.0, began + source.sent / per_s - time.monotonic()))
+    counters = place.node.statistics().counters
+    report_sent(control, source.sent, window, counted=source.sent - before, counters=counters)
+    await loop.run_in_executor(None, control.hear)
+
+
+def receive(control: Control, options: dict[str, Any]) -> None:
+    """Take what is delivered."""
+    run_fast(_receive(control, options))
+
+
+async def _receive(control: Control, options: dict[str, Any]) -> None:
+    place = await _join(options)
+    control.tell(ready=True, **place.told)
+    loop = asyncio.get_running_loop()
+    window = Window(await loop.run_in_executor(None, control.wait_for, "go"))
+    meter = Meter(control, options["size"], options["groups"], window)
+    missed: list[str] = []
+    if len(place.topics) == 1:
+        reader = loop.create_task(_read(place.topics[0], meter, missed))
+    else:
+        reader = None
+        for number, topic in enumerate(place.topics):
+            topic.on_batch(lambda batch, number=number: meter.take(batch.payloads, number))  # type: ignore[misc]
+    while not meter.is_over():
+        await asyncio.sleep(POLL_S)
+        if reader is not None and reader.done():
+            reader.result()
+    meter.report(counters=place.node.statistics().counters, told=bool(missed), missed=missed[:3])
+    # The others may need us for repair until all have everything.
+    await loop.run_in_executor(None, control.hear)
+
+
+async def _read(topic: vivum.Topic[bytes], meter: Meter, missed: list[str]) -> None:
+    while True:
+        try:
+            async for batch in topic.batches():
+                meter.take(batch.payloads)
+        except vivum.MissedMessages as error:
+            # Told, as it must be; what comes after it counts.
+            missed.append(str(error))
+
+
+# Round trips.
+
+
+def echo(control: Control, options: dict[str, Any]) -> None:
+    """Send every message back to its topic; `vivum.bench.latency` runs it."""
+
+    async def run() -> None:
+        place = await _join(options)
+        topic = place.topics[0]
+        topic.on_batch(lambda batch: None if topic.try_send_many(batch.payloads) else _refused())
+        control.tell(ready=True)
+        await asyncio.get_running_loop().run_in_executor(None, control.hear)
+
+    run_fast(run())
+
+
+def _refused() -> None:
+    raise RuntimeError("the queue of one message was full")
+
+
+def ping(control: Control, options: dict[str, Any]) -> None:
+    """Send one message at a time and wait for it to come back: by a callback, then by `await topic.receive()`."""
+
+    async def run() -> None:
+        place = await _join(options)
+        await place.meet(2)
+        topic, loop, clock = place.topics[0], asyncio.get_running_loop(), time.perf_counter_ns
+        payload, rounds = bytes(options["size"]), options["warm"] + options["rounds"]
+        awaited = []
+        for _ in range(rounds):
+            began = clock()
+            await topic.send(payload)
+            await topic.receive()
+            awaited.append(clock() - began)
+        times: list[int] = []
+        done = loop.create_future()
+
+        def on_batch(_: vivum.Batch[bytes]) -> None:
+            nonlocal began
+            times.append(clock() - began)
+            if len(times) == rounds:
+                done.set_result(None)
+            else:
+                began = clock()
+                topic.try_send(payload)
+
+        topic.on_batch(on_batch)
+        began = clock()
+        topic.try_send(payload)
+        async with asyncio.timeout(60.0):
+            await done
+        control.tell(times=times[options["warm"] :], awaited=awaited[options["warm"] :])
+
+    run_fast(run())

@@ -1,0 +1,192 @@
+"""What runs in each process of a benchmark: takes one task, talks with the parent in lines of JSON, ends with it.
+
+    python -m vivum.bench.worker '{"task": "module:function", "options": {...}}'
+
+The parent says `{"go": ...}` and the like on standard input; answers go to standard output. If the parent dies the
+kernel ends this process too, so that nothing is left behind whatever happens.
+
+With `VIVUM_BENCH_PROFILE=/folder` each worker writes a cProfile of its task there, for `docs/PERFORMANCE.md`.
+"""
+
+import cProfile
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vivum.bench.counting import Tally
+
+PR_SET_PDEATHSIG = 1
+IDLE_S_MAX = 5.0
+"""A receiver that waits for the rest of what was sent gives up after so long without any news."""
+
+
+class Control:
+    """The worker's end of the line to its parent."""
+
+    def __init__(self) -> None:
+        self._answers = os.dup(1)
+        # Whatever a library prints must not end up between our lines.
+        os.dup2(2, 1)
+        self._buffer = b""
+
+    def tell(self, **values: Any) -> None:
+        """Send one line to the parent."""
+        os.write(self._answers, json.dumps(values).encode() + b"\n")
+
+    def hear(self, timeout_s: float | None = None) -> dict[str, Any] | None:
+        """Wait for a line of the parent; None if none came in time. Ends the process when the parent is gone."""
+        while b"\n" not in self._buffer:
+            readable, _, _ = select.select([0], [], [], timeout_s)
+            if not readable:
+                return None
+            piece = os.read(0, 65536)
+            if not piece:
+                raise SystemExit(1)
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    def wait_for(self, key: str) -> Any:
+        """Wait until the parent says something of this name, and return what."""
+        while True:
+            heard = self.hear()
+            if heard is not None and key in heard:
+                return heard[key]
+
+
+class Window:
+    """The time that counts, on the clock that all processes of a machine share: from `start` to `stop`, in seconds."""
+
+    __slots__ = ("seconds", "start", "stop")
+
+    def __init__(self, go: tuple[float, float]) -> None:
+        self.start, self.stop = go
+        self.seconds = self.stop - self.start
+
+
+class Meter:
+    """Counts and checks what one receiver gets, and knows when it is over."""
+
+    __slots__ = (
+        "_checked",
+        "_control",
+        "_expected",
+        "_heard",
+        "_idle_s",
+        "_longest_s",
+        "_now",
+        "_tenths",
+        "_window",
+        "counted",
+        "tally",
+    )
+
+    def __init__(
+        self,
+        control: Control,
+        size: int,
+        groups: int,
+        window: Window,
+        *,
+        only_forward: bool = False,
+        idle_s: float = IDLE_S_MAX,
+    ) -> None:
+        self.tally = Tally(size, groups, only_forward=only_forward)
+        self.counted = 0
+        self._control = control
+        self._window = window
+        self._idle_s = idle_s
+        self._expected: int | None = None
+        self._heard = time.monotonic()
+        self._now = self._heard
+        self._checked = self._heard
+        self._longest_s = 0.0
+        # Messages in each tenth of a second of the window.
+        self._tenths = [0] * (int(window.seconds * 10) + 1)
+
+    def take(self, batch: Sequence[bytes], group: int = 0) -> None:
+        """Count a batch that just arrived."""
+        self.tally.take(batch, group)
+        now = time.monotonic()
+        if self._window.start <= now < self._window.stop:
+            self.counted += len(batch)
+            self._tenths[int((now - self._window.start) * 10)] += len(batch)
+            self._longest_s = max(self._longest_s, now - max(self._heard, self._window.start))
+        self._heard = self._now = now
+
+    def is_over(self) -> bool:
+        """Tell whether all that was sent has come, or nothing more comes. Cheap while the measurement runs."""
+        if self._now < self._window.stop:
+            self._now = time.monotonic()
+            if self._now < self._window.stop:
+                return False
+        now = time.monotonic()
+        if self._expected is None and now - self._checked > 0.05:
+            self._checked = now
+            heard = self._control.hear(0)
+            if heard is not None:
+                self._expected = heard["expect"]
+        if self._expected is None:
+            return False
+        arrived = self.tally.received - self.tally.duplicated
+        return arrived >= self._expected or now - self._heard > self._idle_s
+
+    def report(self, **further: Any) -> None:
+        """Tell the parent how it went."""
+        tally = self.tally
+        self._control.tell(
+            received=tally.received,
+            delivered_per_s=self.counted / self._window.seconds,
+            longest_pause_s=round(self._longest_s, 4),
+            by_tenth=self._tenths,
+            duplicated=tally.duplicated,
+            out_of_order=tally.out_of_order,
+            lost=tally.lost(self._expected or 0),
+            **further,
+        )
+
+
+def report_sent(control: Control, sent: int, window: Window, **further: Any) -> None:
+    """Tell the parent how much a sender sent from the start of the window to its end, and after which it stopped."""
+    control.tell(sent=sent, sent_per_s=further.pop("counted", sent) / window.seconds, **further)
+
+
+def _die_with_parent(parent: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        # It died before we asked.
+        raise SystemExit(1)
+
+
+def run_task() -> None:
+    """Run the task of the command line."""
+    order = json.loads(sys.argv[1])
+    _die_with_parent(order["parent"])
+    # The parent decides when to end; Ctrl-C in the terminal reaches it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    module, _, function = order["task"].partition(":")
+    task: Callable[[Control, dict[str, Any]], None] = getattr(importlib.import_module(module), function)
+    control = Control()
+    gc.freeze()
+    folder = os.environ.get("VIVUM_BENCH_PROFILE")
+    if folder is None:
+        task(control, order["options"])
+        return
+    profile = cProfile.Profile()
+    try:
+        profile.runcall(task, control, order["options"])
+    finally:
+        profile.dump_stats(os.path.join(folder, f"{order['name']}.pstats"))
+
+
+if __name__ == "__main__":
+    run_task()

@@ -1,0 +1,190 @@
+"""`vivum bench`: measures Vivum, its peers and the machine's limit, side by side in one run."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vivum.bench.cell import Cell
+from vivum.bench.latency import measure_latency
+from vivum.bench.link import measure_link
+from vivum.bench.machine import about
+from vivum.bench.peers import RECEIVERS, SIZES, Row, chosen_systems, compare, ratios
+from vivum.bench.profiles import profile_table, profiled
+from vivum.bench.throughput import measure_throughput
+from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.core.errors import UsageError
+from vivum.node.build import PROTOCOLS
+
+app = command_group("Measure throughput and latency, beside the peers and the limit of the machine.")
+
+SIZE_MAX = 60_000
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Another value for a setting of QSM; may be given again."),
+]
+
+
+def _settings(words: list[str] | None) -> dict[str, Any]:
+    """Read NAME=VALUE words, and check them where they are typed."""
+    values: dict[str, Any] = {}
+    for word in words or []:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise UsageError(f"--set {word}: write NAME=VALUE")
+        values[name] = {"true": True, "false": False}.get(text) if text in ("true", "false") else _number(word, text)
+    PROTOCOLS["qsm"].make_settings(values)
+    return values
+
+
+def _number(word: str, text: str) -> int:
+    try:
+        return int(text.replace("_", ""))
+    except ValueError:
+        raise UsageError(f"--set {word}: {text!r} is no whole number and neither true nor false") from None
+
+
+def _progress(out: Console) -> Any:
+    """Tell what is being measured, on a terminal alone."""
+
+    def show(what: str) -> None:
+        if out.is_terminal:
+            out.print(f"[dim]… {what}[/]")
+
+    return show
+
+
+@app.command()
+def throughput(
+    size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 1000,
+    receivers: Annotated[int, typer.Option(min=1, max=64, help="Receiving processes.")] = 1,
+    groups: Annotated[int, typer.Option(min=1, max=65_536, help="Groups that all are in; the sender goes round.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure, after a second to warm up.")] = 5.0,
+    batch: Annotated[int, typer.Option(min=0, max=512, help="Messages handed over at once; 0: 64 KiB of them.")] = 0,
+    stop_one: Annotated[float, typer.Option(min=0.0, help="Stop one receiver by SIGSTOP for so many seconds.")] = 0.0,
+    profile: Annotated[bool, typer.Option(help="Tell where the time goes; makes everything slower.")] = False,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send from one process to others as fast as it goes; nothing may be lost, repeated or reordered."""
+    out = console(as_json)
+    _progress(out)(f"{size} bytes, {receivers} receivers, {groups} groups, {seconds:g} s")
+    cell = Cell(size, receivers, seconds, groups, {"settings": _settings(set_), "batch": batch})
+    with profiled(profile) as folder:
+        result = measure_throughput(cell, stop_one)
+        if folder is not None:
+            out.print(profile_table(folder, "sender", result["delivered_per_s_mean"] * seconds))
+            out.print(profile_table(folder, "receiver-0", result["delivered_per_s_mean"] * seconds))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in result.items():
+        if not isinstance(value, dict):
+            table.add_row(key, f"{value:,}")
+    for key, value in result.get("stop_one", {}).items():
+        table.add_row(f"stop_one: {key}", f"{value:,}" if type(value) is not bool else str(value).lower())
+    out.print(table)
+    if as_json:
+        write_json({"benchmark": "throughput", **about(), **result})
+
+
+@app.command()
+def latency(
+    size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 64,
+    rounds: Annotated[int, typer.Option(min=100, help="Round trips to measure.")] = 5000,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a message to another process and back, again and again; beside raw UDP and pyzmq."""
+    out = console(as_json)
+    result = measure_latency(size, rounds, _settings(set_), _progress(out))
+    table = Table(box=None, pad_edge=False)
+    for title in ("round trip, µs", "median", "99 %"):
+        table.add_column(title, justify="left" if title.startswith("round") else "right")
+    for name, prefix in (
+        ("Vivum, callback", ""),
+        ("Vivum, await receive", "awaited_"),
+        ("raw UDP", "raw_udp_"),
+        ("raw UDP on an event loop", "udp_on_loop_"),
+        ("pyzmq PAIR", "pyzmq_"),
+    ):
+        if f"{prefix}skipped" in result:
+            table.add_row(name, "skipped", result[f"{prefix}skipped"])
+        else:
+            table.add_row(name, f"{result[f'{prefix}rtt_us_p50']:,}", f"{result[f'{prefix}rtt_us_p99']:,}")
+    out.print(table)
+    out.print(f"Vivum takes {result['to_raw_udp']:g} times as long as raw UDP.")
+    if as_json:
+        write_json({"benchmark": "latency", **about(), **result})
+
+
+@app.command()
+def link(
+    size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 1000,
+    receivers: Annotated[int, typer.Option(min=1, max=32, help="Receiving hosts.")] = 4,
+    rate: Annotated[int, typer.Option(min=1, max=1000, help="Mbit/s of each link.")] = 100,
+    loss: Annotated[int, typer.Option(min=0, max=50, help="Percent lost at each receiver in the second run.")] = 1,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure.")] = 5.0,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill links of 100 Mbit/s between hosts made of network namespaces (root only), without and with loss."""
+    out = console(as_json)
+    result = measure_link(size, receivers, seconds, rate, loss, _settings(set_), _progress(out))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in result.items():
+        table.add_row(key, f"{value:,}")
+    out.print(table)
+    if as_json:
+        write_json({"benchmark": "link", **about(), **result})
+
+
+@app.command()
+def peers(
+    size: Annotated[list[int] | None, typer.Option(min=8, max=SIZE_MAX, help="Bytes; may be given again.")] = None,
+    receivers: Annotated[list[int] | None, typer.Option(min=1, max=64, help="Receivers; may be given again.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure each system in each cell.")] = 3.0,
+    only: Annotated[list[str] | None, typer.Option(help="Only this system; may be given again.")] = None,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Do the same work through the peers, through a bare socket (the limit) and through Vivum, and compare."""
+    out = console(as_json)
+    names = chosen_systems(only or [])
+    cells = [(each, count) for count in receivers or RECEIVERS for each in size or SIZES]
+    rows = list(compare(names, cells, seconds, _settings(set_), _progress(out)))
+    compared = ratios(rows)
+    out.print(_peers_table(names, cells, rows, compared))
+    for text in dict.fromkeys(f"{row.system} skipped: {row.skipped}" for row in rows if row.skipped):
+        out.print(text, markup=False)
+    if as_json:
+        write_json(
+            {
+                "benchmark": "peers",
+                **about(),
+                "seconds": seconds,
+                "ratios": compared,
+                "results": [row.as_json() for row in rows],
+            }
+        )
+
+
+def _peers_table(
+    names: list[str], cells: list[tuple[int, int]], rows: list[Row], compared: list[dict[str, Any]]
+) -> Table:
+    table = Table(box=None, pad_edge=False, title="messages/s at the slowest receiver", title_justify="left")
+    table.add_column("")
+    for size, count in cells:
+        table.add_column(f"{size:,} B × {count}", justify="right")
+    found = {(row.system, row.size, row.receivers): row for row in rows}
+    for name in names:
+        table.add_row(name, *(_shown(found[name, size, count]) for size, count in cells))
+    for title, key in (("Vivum / best peer", "to_best_peer"), ("Vivum / raw limit", "to_raw")):
+        table.add_row(title, *("–" if each[key] is None else f"{each[key]:.2f}" for each in compared))
+    return table
+
+
+def _shown(row: Row) -> str:
+    if row.per_s_min is None:
+        return "skipped"
+    lost = "" if not row.lost else f" (lost {row.lost:,})"
+    return f"{row.per_s_min:,}{lost}"

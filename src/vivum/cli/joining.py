@@ -1,0 +1,48 @@
+"""What all commands that join a domain have in common: their options, and how they run and end."""
+
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from vivum.live.connecting import LOOPBACK, Connecting, connect
+from vivum.runtime.loop_thread import run_on_loop
+
+R = TypeVar("R")
+
+DomainOption = Annotated[str, typer.Option("--domain", "-d", help="The domain to join.")]
+InterfaceOption = Annotated[
+    str, typer.Option(help="IPv4 address of the network to use; loopback stays on this computer.")
+]
+SeedsOption = Annotated[
+    list[str] | None, typer.Option("--seed", help="host:port of a node or service to ask for the domain; repeatable.")
+]
+UnicastOption = Annotated[bool, typer.Option("--unicast", help="Do not use IP multicast.")]
+
+DEFAULT_DOMAIN = "default"
+DEFAULT_INTERFACE = LOOPBACK
+
+
+def joined(
+    domain: str,
+    interface: str,
+    seeds: list[str] | None,
+    unicast: bool,
+    *,
+    embedded: bool = True,
+    timeout_s: float = 10.0,
+) -> Connecting:
+    """Prepare to join with the options of the command line."""
+    return connect(
+        domain,
+        interface=interface,
+        seeds=seeds or (),
+        multicast=False if unicast else "probe",
+        embedded=embedded,
+        timeout_s=timeout_s,
+    )
+
+
+def run_live(work: Coroutine[Any, Any, R]) -> R:
+    """Run a command's coroutine, on uvloop where it is installed. Ctrl-C ends it in order."""
+    return run_on_loop(work)

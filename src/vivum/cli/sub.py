@@ -1,0 +1,100 @@
+"""`vivum sub`: print the messages of topics."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.joining import (
+    DEFAULT_DOMAIN,
+    DEFAULT_INTERFACE,
+    DomainOption,
+    InterfaceOption,
+    SeedsOption,
+    UnicastOption,
+    joined,
+    run_live,
+)
+from vivum.live.connecting import Connecting
+from vivum.live.event import Batch
+from vivum.live.failures import MissedMessages
+from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
+from vivum.live.handle import NodeHandle
+from vivum.protocols.directory.names import is_pattern
+
+app = command_group("Print the messages of topics.")
+
+
+@app.command()
+def sub(
+    topic: Annotated[str, typer.Argument(help="Name of a topic, or a pattern: /swx/* or /swx/**.")],
+    count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
+    names: Annotated[
+        bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
+    ] = False,
+    best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
+    domain: DomainOption = DEFAULT_DOMAIN,
+    interface: InterfaceOption = DEFAULT_INTERFACE,
+    seeds: SeedsOption = None,
+    unicast: UnicastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
+    guarantee = BEST_EFFORT if best_effort else RELIABLE
+    printer = _Printer(count, names, as_json)
+    try:
+        run_live(_print_all(joined(domain, interface, seeds, unicast), topic, guarantee, printer))
+    finally:
+        if as_json:
+            write_json({"topic": topic, "received": printer.received, "missed": printer.missed})
+
+
+class _Printer:
+    def __init__(self, count: int, names: bool, as_json: bool) -> None:
+        self.received = 0
+        self.missed = 0
+        self._count = count
+        self._names = names
+        self._out = (sys.stderr if as_json else sys.stdout).buffer
+        self._notes = console(as_json=True)
+
+    def print(self, batch: "Batch[bytes]") -> bool:
+        """Print a run of messages; tell whether that was enough."""
+        payloads = batch.payloads
+        if self._count:
+            payloads = payloads[: self._count - self.received]
+        if self._names:
+            for index, payload in enumerate(payloads):
+                head = f"{batch.topic} {batch.sender} {batch.first_sequence + index} "
+                self._out.write(head.encode() + payload + b"\n")
+        else:
+            self._out.write(b"\n".join(payloads) + b"\n")
+        self._out.flush()
+        self.received += len(payloads)
+        return bool(self._count) and self.received >= self._count
+
+    def note(self, missed: MissedMessages) -> None:
+        self.missed += missed.count or 0
+        self._notes.print(f"[yellow]missed:[/] {missed}")
+
+
+async def _print_all(connecting: Connecting, name: str, guarantee: Guarantee, printer: _Printer) -> None:
+    async with connecting as node:
+        if is_pattern(name):
+            async with node.subscribe(name, bytes, guarantee=guarantee) as subscription:
+                await _print_from(node, subscription, printer)
+        else:
+            async with await node.enter(name, bytes, guarantee=guarantee) as topic:
+                await _print_from(node, topic, printer)
+
+
+async def _print_from(node: NodeHandle, source: object, printer: _Printer) -> None:
+    while True:
+        try:
+            async for batch in source.batches():  # type: ignore[attr-defined]
+                if printer.print(batch):
+                    return
+            node.check_open()
+        except MissedMessages as missed:
+            printer.note(missed)

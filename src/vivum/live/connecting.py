@@ -1,0 +1,125 @@
+"""Joining a domain: `vivum.connect`."""
+
+import os
+import secrets
+import socket
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import Literal
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Endpoint
+from vivum.core.limits import Limits
+from vivum.live.handle import NodeHandle
+from vivum.runtime.interfaces import hears_multicast
+from vivum.runtime.member_host import HostOptions
+from vivum.wire.gate import domain_tag
+
+LOOPBACK = "127.0.0.1"
+
+JOIN_S = 10.0
+"""How long `connect` looks for the service and waits for a place."""
+
+BUFFER_BYTES = 8 * 1024 * 1024
+"""What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
+
+
+class Connecting:
+    """A node that is about to join: await it, or use it with `async with`."""
+
+    def __init__(self, domain: str, options: HostOptions, timeout_s: float) -> None:
+        self._domain = domain
+        self._options = options
+        self._timeout_s = timeout_s
+        self._node: NodeHandle | None = None
+
+    async def _join(self) -> NodeHandle:
+        node = NodeHandle(self._domain, self._options)
+        try:
+            await node.join(self._timeout_s)
+        except BaseException:
+            node.close_now()
+            raise
+        return node
+
+    def __await__(self) -> Generator[object, None, NodeHandle]:
+        return self._join().__await__()
+
+    async def __aenter__(self) -> NodeHandle:
+        self._node = await self._join()
+        return self._node
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._node is not None:
+            await self._node.close()
+
+
+def connect(
+    domain: str = "default",
+    *,
+    name: str | None = None,
+    interface: str = LOOPBACK,
+    port: int = 0,
+    seeds: Sequence[str] = (),
+    embedded: bool = True,
+    multicast: bool | Literal["probe"] = "probe",
+    ttl: int = 1,
+    timeout_s: float = JOIN_S,
+    buffer_bytes: int = BUFFER_BYTES,
+    limits: Limits | None = None,
+) -> Connecting:
+    """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
+
+    `interface` is the IPv4 address of the network to use; loopback joins the processes of this computer. The domain's
+    service is found by a beacon on a multicast channel, or by asking `seeds`, a list of "host:port" of nodes or
+    services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
+    `interface` and `port` are among them does. Where IP multicast does not work, `multicast=False` sends every
+    receiver its own copy; "probe" tries it out. `ttl` is how many routers multicasts pass, plus one.
+    Raises `NoServiceError` if no service answers within `timeout_s` seconds.
+    """
+    tag = domain_tag(domain)
+    if not 0 <= port < 65_536 or not 1 <= ttl < 256:
+        raise UsageError(f"port {port} or ttl {ttl} is out of range; ports are 0 to 65535, ttl is 1 to 255")
+    places = tuple(map(seed_endpoint, seeds))
+    wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
+    meets = not wants_multicast and not places
+    if meets:
+        # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
+        places = (Endpoint(interface, meeting_port(tag)),)
+    options = HostOptions(
+        tag,
+        name or default_name(),
+        interface,
+        port,
+        places,
+        meets,
+        embedded,
+        wants_multicast,
+        ttl,
+        buffer_bytes,
+        limits or Limits(),
+    )
+    return Connecting(domain, options, timeout_s)
+
+
+def meeting_port(tag: int) -> int:
+    """Tell the port at which the nodes of one computer meet without multicast: below those that systems give away."""
+    return 10_000 + tag % 20_000
+
+
+def seed_endpoint(seed: str) -> Endpoint:
+    """Read "host:port", with the host as a name or an IPv4 address."""
+    host, colon, port = seed.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise UsageError(f"seed {seed!r} is not host:port, as in 10.0.0.1:7000")
+    try:
+        return Endpoint(socket.gethostbyname(host), int(port))
+    except OSError as error:
+        raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({error.strerror})") from error
+
+
+def default_name() -> str:
+    """Make the name of a process that has none: host, process id, and a part that no other start has."""
+    return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"

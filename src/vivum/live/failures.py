@@ -1,0 +1,30 @@
+"""What can go wrong for an application that uses topics, beside wrong use."""
+
+from vivum.core.errors import HostError, UsageError, VivumError
+
+
+class TypeMismatch(UsageError):  # noqa: N818 - the name that users know it by
+    """The topic has another type or guarantee than the one that it was entered with; the message says what differs."""
+
+
+class NoServiceError(HostError):
+    """No configuration service of the domain answered in time; the message says what was tried."""
+
+
+class ClosedError(UsageError):
+    """The node was closed, or the topic was left."""
+
+
+class SendFailedError(VivumError):
+    """Messages that were accepted may not have reached all members; the message says which and why."""
+
+
+class MissedMessages(VivumError):  # noqa: N818 - reads as what happened
+    """The reader of a topic did not get messages that others got. Reading goes on behind them: read again.
+
+    `count` is how many, or None where nobody knows.
+    """
+
+    def __init__(self, text: str, count: int | None) -> None:
+        super().__init__(text)
+        self.count = count

@@ -1,0 +1,487 @@
+"""A node as a program holds it: enters topics, follows views, follows the domain when its service changes.
+
+Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberHost`). Design note:
+`docs/design/runtime.md`.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Endpoint, GroupId, Member, RegionId
+from vivum.core.machine import Delivery, Event
+from vivum.core.ranges import RangeSet
+from vivum.live.browsing import Browser, NodeInfo, TopicInfo
+from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
+from vivum.live.guarantees import RELIABLE, Guarantee
+from vivum.live.inbox import Inbox
+from vivum.live.messages import check_types, codec_of
+from vivum.live.seat import Seat
+from vivum.live.subscription import Subscription
+from vivum.live.topic import Topic
+from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed
+from vivum.protocols.directory.client import AskAnew
+from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
+from vivum.protocols.discovery.finder import ServiceFound
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.runtime.member_host import HostOptions, MemberHost
+from vivum.wire.directory import LoadReport, TopicEntry, TopicLoad, TopicRecord
+
+T = TypeVar("T")
+
+RECEIVE_BYTES_MAX = 64 * 1024 * 1024
+"""What may wait for the reader of a topic, in bytes, unless it is entered with another limit."""
+
+LOAD_TOPICS_MAX = 32
+"""Topics that a report of a node's load names."""
+
+LEAVE_S = 0.5
+"""How long a node that closes waits for the service to let it go."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatistics:
+    """What a node did so far, and how it stands."""
+
+    member: Member | None
+    domain: str
+    endpoint: Endpoint
+    service: Endpoint | None
+    carries_service: bool
+    topics: int
+    frame_bytes: int
+    """The largest datagram that it sends."""
+
+    window_frames: int
+    receive_buffer_bytes: int
+    """What the system granted."""
+
+    counters: dict[str, int]
+    """As listed in docs/reference/counters.md."""
+
+
+class NodeHandle:
+    """A node of a domain. Made by `vivum.connect`; an async context manager that leaves the domain at its end."""
+
+    def __init__(self, domain: str, options: HostOptions) -> None:
+        self.domain = domain
+        self.name = options.name
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._seats: dict[str, Seat] = {}
+        self._by_group: dict[GroupId, Seat] = {}
+        self._topics: dict[Any, None] = {}
+        self._subscriptions: dict[Any, None] = {}
+        self._entering: dict[Seat, None] = {}
+        self._life: Member | None = None
+        self._epoch = 0
+        self._regions: dict[RegionId, RegionConfig] = {}
+        self._has_service = False
+        self._progress = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled)
+        self._browser = Browser(self._host, self._loop)
+        self._host.parts.surveyor.report = self._report_load
+        self._host.start()
+
+    # What is known.
+
+    @property
+    def member(self) -> Member | None:
+        """This life of this node: id and incarnation. None while it is out of the domain for a moment."""
+        return self._life
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the node takes unicast datagrams; usable as a seed by other nodes."""
+        return self._host.endpoint
+
+    @property
+    def carries_service(self) -> bool:
+        """Tell whether the domain's configuration service runs in this process."""
+        return self._host.carries_service
+
+    def statistics(self) -> NodeStatistics:
+        """Tell what the node did so far, and how it stands."""
+        host, info = self._host, self._host.service_info
+        return NodeStatistics(
+            self._life,
+            self.domain,
+            host.endpoint,
+            None if info is None else info.endpoint,
+            self.carries_service,
+            sum(1 for seat in self._seats.values() if seat.holders),
+            host.settings.frame_bytes_max,
+            host.settings.window_frames,
+            host.receive_buffer_bytes,
+            host.parts.counters.as_dict(),
+        )
+
+    async def topics(self, pattern: str = "/**") -> list[TopicInfo]:
+        """List the topics of the domain that match a pattern, by name."""
+        self.check_open()
+        return await self._browser.topics(check_pattern(pattern))
+
+    async def nodes(self) -> list[NodeInfo]:
+        """List the nodes of the domain."""
+        self.check_open()
+        return await self._browser.nodes()
+
+    async def loads(self, timeout_s: float = 0.5) -> list[LoadReport]:
+        """Ask all nodes of the domain what they do, and return what comes within this time, by node."""
+        return await self._browser.loads(await self.nodes(), timeout_s)
+
+    def _report_load(self, request: int) -> LoadReport | None:
+        if self._life is None:
+            return None
+        busiest = sorted(self._seats.values(), key=lambda seat: -seat.sent - seat.delivered)[:LOAD_TOPICS_MAX]
+        counters = self._host.parts.counters
+        return LoadReport(
+            request,
+            *self._life,
+            self.name,
+            counters.messages_accepted,
+            counters.messages_delivered,
+            counters.bytes_sent,
+            counters.bytes_received,
+            counters.repairs_received,
+            counters.messages_failed,
+            tuple(TopicLoad(seat.name, seat.sent, seat.delivered) for seat in busiest if seat.holders),
+        )
+
+    # Joining.
+
+    async def join(self, timeout_s: float) -> None:
+        """Wait until the node is in the domain; `connect` does."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._until(lambda: self._life is not None)
+        except TimeoutError:
+            options = self._host.options
+            where = "the beacon channel" if options.multicast else "no multicast"
+            seeds = ", ".join(map(str, options.seeds)) or "no seeds"
+            advice = (
+                "let one node be a seed, or start `vivum up`"
+                if options.embedded
+                else "start `vivum up`, pass seeds=, or let embedded=True carry one"
+            )
+            raise NoServiceError(
+                f"no configuration service of domain {self.domain!r} answered within {timeout_s:g} s "
+                f"({where} on {options.interface}, {seeds}); {advice}"
+            ) from None
+
+    @overload
+    async def enter(self, name: str, *, guarantee: Guarantee = ...) -> Topic[bytes]: ...
+
+    @overload
+    async def enter(
+        self,
+        name: str,
+        kind: type[T],
+        *,
+        guarantee: Guarantee = ...,
+        receive: bool = ...,
+        own: bool = ...,
+        receive_bytes_max: int = ...,
+        drop_oldest: bool | None = ...,
+    ) -> Topic[T]: ...
+
+    async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
+        """Enter a topic, which is created if it does not exist. Returns when this node is in its view.
+
+        `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises; both must fit those with which
+        it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
+        back to it. At most `receive_bytes_max` bytes wait for the reader; past them, reading raises
+        `MissedMessages`, or with `drop_oldest=True` (the default of best effort) the oldest go and are counted.
+        """
+        (topic,) = await self.enter_many([name], kind, **options)
+        return topic
+
+    async def enter_many(
+        self,
+        names: Iterable[str],
+        kind: type[T],
+        *,
+        guarantee: Guarantee = RELIABLE,
+        receive: bool = True,
+        own: bool = True,
+        receive_bytes_max: int = RECEIVE_BYTES_MAX,
+        drop_oldest: bool | None = None,
+    ) -> list[Topic[T]]:
+        """Enter many topics of one type at once: thousands of them take little longer than one."""
+        wanted = [self._checked_name(name) for name in names]
+        codec = codec_of(kind)
+        seats = await self.take_seats(wanted, codec.schema, guarantee)
+        drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
+        made: list[Topic[T]] = []
+        for seat in seats:
+            inbox = Inbox(seat.name, receive_bytes_max, drops)
+            topic = Topic(self, seat, codec, receive=receive, own=own, inbox=inbox)
+            self._topics[topic] = None
+            made.append(topic)
+        try:
+            await self.join_seats(seats)
+        except BaseException:
+            for topic in made:
+                topic.let_go()
+                self.release(topic._seat)
+            raise
+        return made
+
+    def subscribe(
+        self,
+        pattern: str,
+        kind: type[T],
+        *,
+        guarantee: Guarantee = RELIABLE,
+        receive_bytes_max: int = RECEIVE_BYTES_MAX,
+        drop_oldest: bool | None = None,
+    ) -> Subscription[T]:
+        """Receive from all topics that match a pattern (`/swx/*`, `/swx/**`), also from those that appear later.
+
+        Topics of another type or guarantee are passed over and counted. Use it with `async with`.
+        """
+        self.check_open()
+        drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
+        inbox = Inbox(pattern, receive_bytes_max, drops)
+        subscription = Subscription(self, check_pattern(pattern), codec_of(kind), guarantee, inbox)
+        self._subscriptions[subscription] = None
+        return subscription
+
+    @staticmethod
+    def _checked_name(name: str) -> str:
+        if is_pattern(name):
+            raise UsageError(f"{name!r} is a pattern; use node.subscribe(pattern, type) to receive from all that match")
+        return check_name(name)
+
+    # Seats: for topics and subscriptions.
+
+    async def take_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
+        """Find the groups of topics, and check that type and guarantee fit. The groups are not joined yet."""
+        self.check_open()
+        unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
+        if unknown:
+            entries = [TopicEntry(name, schema, guarantee.value) for name in unknown]
+            for record in await self._browser.enter(entries):
+                if record.name not in self._seats:
+                    self._check(record.name, schema, guarantee, record.schema, record.guarantee)
+                    self._add_seat(record, guarantee)
+        seats = [self._seats[name] for name in names]
+        for seat in seats:
+            self._check(seat.name, schema, guarantee, seat.schema, seat.guarantee.value)
+        return seats
+
+    def _add_seat(self, record: TopicRecord, guarantee: Guarantee) -> None:
+        seat = Seat(self._host, record.name, GroupId(record.group), record.schema, guarantee)
+        self._seats[record.name] = self._by_group[seat.group] = seat
+
+    @staticmethod
+    def _check(name: str, schema: str, guarantee: Guarantee, their_schema: str, their_guarantee: str) -> None:
+        if their_guarantee != guarantee.value:
+            raise TypeMismatch(
+                f"topic {name} has the guarantee {their_guarantee!r}, not {guarantee.value!r}; enter it with that one"
+            )
+        check_types(name, schema, their_schema)
+
+    async def join_seats(self, seats: Sequence[Seat]) -> None:
+        """Join the groups of these seats, and wait until the node is in the view of each."""
+        wanted = self._host.client.wanted_groups
+        self._host.submit_all([JoinGroup(seat.group, _NO_CHANNEL, ()) for seat in seats if seat.group not in wanted])
+        self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
+        self._look_at_seats(self._entering)
+        await self._until(lambda: all(seat.view is not None for seat in seats))
+
+    def release(self, seat: Seat) -> None:
+        """Leave a group if nobody here holds its seat any more."""
+        if not seat.holders and not self._is_closed:
+            self._entering.pop(seat, None)
+            seat.view = None
+            self._host.submit(LeaveGroup(seat.group))
+
+    def forget(self, topic: Any) -> None:
+        """Hold a topic or a subscription no more."""
+        self._topics.pop(topic, None)
+        self._subscriptions.pop(topic, None)
+
+    def name_of(self, group: GroupId) -> str:
+        """Tell the name of a group."""
+        return self._by_group[group].name
+
+    @property
+    def browser(self) -> Browser:
+        """Who asks the directory."""
+        return self._browser
+
+    # From the host.
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        seat = self._by_group.get(delivery.group)
+        if seat is not None:
+            seat.on_delivery(delivery, delivery.sender == self._life)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case SendConfirmed(group, _, stop):
+                seat = self._by_group.get(group)
+                if seat is not None:
+                    seat.on_confirmed(stop)
+            case SendFailed(group):
+                seat = self._by_group.get(group)
+                if seat is not None:
+                    seat.on_failed(event)
+            case GapReported(group, sender, first, stop):
+                seat = self._by_group.get(group)
+                if seat is not None:
+                    text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
+                    seat.interrupt(MissedMessages(text, stop - first))
+            case ServiceFound():
+                if self._has_service:
+                    self._loop.call_soon(self._start, self._enter_anew)
+                self._has_service = True
+            case _:
+                self._browser.on_event(event)
+
+    def _on_settled(self) -> None:
+        client = self._host.client
+        if client.member != self._life:
+            if self._life is not None:
+                self._on_life_lost(self._life)
+            self._life = client.member
+            self._progress.set()
+        if client.epoch != self._epoch:
+            self._on_epoch(client.epoch)
+
+    def _on_life_lost(self, life: Member) -> None:
+        self._epoch = 0
+        self._regions = {}
+        text = f"node {life} was dropped from domain {self.domain!r}, or its service was replaced; it joins again"
+        for seat in self._seats.values():
+            seat.on_life_lost()
+            if seat.holders:
+                self._entering[seat] = None
+                seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
+
+    def _on_epoch(self, epoch: int) -> None:
+        """Tell the seats whose view may have changed."""
+        self._epoch = epoch
+        before, after = self._regions, dict(self._host.client.regions)
+        self._regions = after
+        affected = RangeSet()
+        for region in before.keys() | after.keys():
+            old, new = before.get(region), after.get(region)
+            if old is not new:
+                for config in (old, new):
+                    if config is not None:
+                        affected.update(RangeSet.from_bounds(config.groups))
+        by_group = self._by_group
+        self._look_at_seats([seat for group in affected if (seat := by_group.get(GroupId(group))) is not None])
+
+    def _look_at_seats(self, seats: Iterable[Seat]) -> None:
+        client = self._host.client
+        joined = client.groups
+        for seat in list(seats):
+            if seat.group in joined and seat.holders:
+                seat.on_view(client.group_view(seat.group), client.members_of(seat.group))
+                self._entering.pop(seat, None)
+        self._progress.set()
+
+    # Another service took over.
+
+    async def _enter_anew(self) -> None:
+        """Tell another service what we know of our topics, and take the groups that it has for them."""
+        self._host.submit(AskAnew())
+        held = [seat for seat in self._seats.values() if seat.holders]
+        self._seats = {seat.name: seat for seat in held}
+        if not held:
+            return
+        entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.value, seat.group) for seat in held]
+        for record in await self._browser.enter(entries):
+            seat = self._seats[record.name]
+            try:
+                self._check(seat.name, seat.schema, seat.guarantee, record.schema, record.guarantee)
+            except TypeMismatch as error:
+                seat.fault = error
+                continue
+            if seat.group != record.group:
+                self._host.submit_all([LeaveGroup(seat.group), JoinGroup(GroupId(record.group), _NO_CHANNEL, ())])
+                self._by_group.pop(seat.group, None)
+                seat.group = GroupId(record.group)
+        self._by_group = {seat.group: seat for seat in self._seats.values()}
+        self._look_at_seats(self._entering)
+
+    def _start(self, work: Callable[[], Any]) -> None:
+        if self._is_closed:
+            return
+        task = self._loop.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, ClosedError):
+            self._loop.call_exception_handler({"message": "a task of a vivum node failed", "exception": error})
+
+    def call_safely(self, callback: Callable[[Any], None], argument: Any) -> None:
+        """Call back into the application; what it raises must not stop the node."""
+        try:
+            callback(argument)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": "a callback of a topic raised", "exception": error})
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self.check_open()
+            self._progress.clear()
+            await self._progress.wait()
+
+    # The end.
+
+    def check_open(self) -> None:
+        """Raise `ClosedError` if the node was closed."""
+        if self._is_closed:
+            raise self.closed_error(f"node {self.name!r} was closed")
+
+    @staticmethod
+    def closed_error(text: str) -> ClosedError:
+        """Make the error for what was closed or left."""
+        return ClosedError(f"{text}; connect or enter again")
+
+    async def close(self) -> None:
+        """Leave the domain and close the sockets. What was sent and is not stable may be lost: flush first."""
+        if self._is_closed:
+            return
+        self._let_go()
+        try:
+            await self._host.close(LEAVE_S)
+        finally:
+            self._host.close_now()
+
+    def close_now(self) -> None:
+        """Close the sockets without a word; the others notice by the silence."""
+        if not self._is_closed:
+            self._let_go()
+        self._host.close_now()
+
+    def _let_go(self) -> None:
+        self._is_closed = True
+        for each in [*self._subscriptions, *self._topics]:
+            each.let_go()
+        self._browser.close()
+        for task in self._tasks:
+            task.cancel()
+        self._progress.set()
+
+    async def __aenter__(self) -> "NodeHandle":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+_NO_CHANNEL: Any = 0
+"""QSM finds the channels of groups by itself."""

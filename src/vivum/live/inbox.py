@@ -1,0 +1,124 @@
+"""What waits for the reader of a topic, bounded.
+
+The network of others cannot be held up by a reader that is slow: by then the messages are here. So the limit of this
+queue has one of two policies. `raise`: what comes while the queue is full is not kept, and reading
+raises `MissedMessages` with their number where they are missing. `drop oldest`: the newest are kept and what was
+dropped is counted (`statistics`). The size is an estimate: of a long run of messages three are looked at.
+
+Invariants: `size` is the sum of the sizes in the queue; markers (exceptions) have size 0.
+"""
+
+import asyncio
+from collections import deque
+
+from vivum.core.machine import Delivery
+from vivum.live.failures import MissedMessages
+
+EXACT_MESSAGES_MAX = 16
+"""Up to so many messages of a run are measured; of more, three, since a look at each would cost as much as all else."""
+
+
+def estimated_bytes(delivery: Delivery) -> int:
+    """Tell about how many bytes a run of messages holds."""
+    payloads = delivery.payloads
+    count = len(payloads)
+    if count <= EXACT_MESSAGES_MAX:
+        return sum(map(len, payloads)) + 64 * count
+    looked = len(payloads[0]) + len(payloads[count // 2]) + len(payloads[-1])
+    return count * (looked // 3 + 64)
+
+
+class Inbox:
+    """A bounded queue of deliveries with one reader."""
+
+    __slots__ = ("_bytes_max", "_drops_oldest", "_items", "_topic", "_waiter", "closed", "missed", "size")
+
+    def __init__(self, topic: str, bytes_max: int, drops_oldest: bool) -> None:
+        self._topic = topic
+        self._bytes_max = bytes_max
+        self._drops_oldest = drops_oldest
+        self._items: deque[tuple[int, Delivery | MissedMessages]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self.closed = False
+        self.size = 0
+        self.missed = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def has_delivery(self) -> bool:
+        """Tell whether `take` would return something, and not raise."""
+        return bool(self._items) and isinstance(self._items[0][1], Delivery)
+
+    def put(self, delivery: Delivery) -> None:
+        """Queue what came, or apply the policy."""
+        size = estimated_bytes(delivery)
+        if self.size and self.size + size > self._bytes_max:
+            if not self._drops_oldest:
+                self._overrun(len(delivery.payloads))
+                return
+            while self._items and self.size + size > self._bytes_max:
+                old_size, old = self._items.popleft()
+                self.size -= old_size
+                if isinstance(old, Delivery):
+                    self.missed += len(old.payloads)
+        self._items.append((size, delivery))
+        self.size += size
+        if self._waiter is not None:
+            self._wake()
+
+    def _overrun(self, count: int) -> None:
+        self.missed += count
+        last = self._items[-1][1]
+        if isinstance(last, MissedMessages) and last.count is not None:
+            count += last.count
+            self._items.pop()
+        self._items.append((0, self._overrun_error(count)))
+
+    def _overrun_error(self, count: int) -> MissedMessages:
+        return MissedMessages(
+            f"{count} messages of {self._topic} came while its reader was {self._bytes_max} bytes behind "
+            "(receive_bytes_max) and were not kept; read faster, or enter with a larger limit",
+            count,
+        )
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Let the reader know, at this place, that messages are missing."""
+        self.missed += told.count or 0
+        if not self._drops_oldest:
+            self._items.append((0, told))
+            self._wake()
+
+    def take(self) -> Delivery | None:
+        """Take the next delivery, None if there is none; raises `MissedMessages` where some are missing."""
+        if not self._items:
+            return None
+        size, item = self._items.popleft()
+        self.size -= size
+        if isinstance(item, MissedMessages):
+            raise item
+        return item
+
+    async def wait(self) -> bool:
+        """Wait until there is something; False if there is nothing and will be nothing any more."""
+        while not self._items:
+            if self.closed:
+                return False
+            if self._waiter is not None and not self._waiter.done():
+                raise RuntimeError(f"two tasks read topic {self._topic} at once; let one read and hand on")
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return True
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def close(self) -> None:
+        """Nothing more will come; what is here can still be read."""
+        self.closed = True
+        self._wake()

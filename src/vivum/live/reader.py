@@ -1,0 +1,160 @@
+"""Reading: turns what an inbox holds into events or batches, for a topic or for all topics of a pattern.
+
+Cancellation safe: what was not returned is returned by the next read, also in the middle of a run of messages.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from vivum.core.ids import GroupId
+from vivum.core.machine import Delivery
+from vivum.live.event import Batch, TopicEvent
+from vivum.live.inbox import Inbox
+
+T = TypeVar("T")
+
+
+class Reader(Generic[T]):
+    """The reading side of a topic. One task reads at a time."""
+
+    __slots__ = ("_decode", "_delivery", "_index", "_name_of", "inbox", "undecodable")
+
+    def __init__(self, inbox: Inbox, decode: Callable[[bytes], T], name_of: Callable[[GroupId], str]) -> None:
+        self.inbox = inbox
+        self.undecodable = 0
+        self._decode = decode
+        self._name_of = name_of
+        self._delivery: Delivery | None = None
+        self._index = 0
+
+    async def next_event(self) -> TopicEvent[T] | None:
+        """Wait for the next message; None if there will be none any more."""
+        while True:
+            delivery, index = self._delivery, self._index
+            if delivery is not None and index < len(delivery.payloads):
+                self._index = index + 1
+                event = self._event(delivery, index)
+                if event is not None:
+                    return event
+                continue
+            self._delivery = None
+            delivery = self.inbox.take()
+            if delivery is None:
+                if not await self.inbox.wait():
+                    return None
+                continue
+            self._delivery, self._index = delivery, 0
+
+    async def next_batch(self) -> Batch[T] | None:
+        """Wait for the next run of messages; None if there will be none any more."""
+        delivery, index = self._delivery, self._index
+        if delivery is not None and index < len(delivery.payloads):
+            self._delivery = None
+            return self._batch(delivery, index)
+        while (delivery := self.inbox.take()) is None:
+            if not await self.inbox.wait():
+                return None
+        return self._batch(delivery, 0)
+
+    async def next_batches(self, batches_max: int) -> list[Batch[T]]:
+        """Wait for something, and return all runs of messages that are here, up to a number; none at the end."""
+        first = await self.next_batch()
+        found = [] if first is None else [first]
+        while found and len(found) < batches_max and self.inbox.has_delivery:
+            delivery = self.inbox.take()
+            assert delivery is not None
+            found.append(self._batch(delivery, 0))
+        return found
+
+    async def next_events(self, batches_max: int) -> list[TopicEvent[T]]:
+        """As `next_batches`, as single messages. Empty only at the end."""
+        first = await self.next_event()
+        if first is None:
+            return []
+        found = [first]
+        delivery, start, self._delivery = self._delivery, self._index, None
+        for _ in range(batches_max):
+            if delivery is not None:
+                made = (self._event(delivery, index) for index in range(start, len(delivery.payloads)))
+                found += [event for event in made if event is not None]
+            if not self.inbox.has_delivery:
+                break
+            delivery, start = self.inbox.take(), 0
+        else:
+            self._delivery, self._index = delivery, start
+        return found
+
+    def _event(self, delivery: Delivery, index: int) -> TopicEvent[T] | None:
+        try:
+            value = self._decode(delivery.payloads[index])
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            # A peer never raises into an application: counted, and passed over.
+            self.undecodable += 1
+            return None
+        return TopicEvent(
+            self._name_of(delivery.group),
+            value,
+            delivery.sender,
+            delivery.first_sequence + index,
+            delivery.view,
+            delivery.sent_ns,
+        )
+
+    def _batch(self, delivery: Delivery, index: int) -> Batch[T]:
+        payloads = delivery.payloads
+        return Batch(
+            self._name_of(delivery.group),
+            payloads[index:] if index else payloads,
+            delivery.sender,
+            delivery.first_sequence + index,
+            delivery.view,
+            delivery.sent_ns,
+            self._decode,
+        )
+
+    def events_of(self, delivery: Delivery) -> list[TopicEvent[T]]:
+        """Make the events of a run of messages."""
+        made = (self._event(delivery, index) for index in range(len(delivery.payloads)))
+        return [event for event in made if event is not None]
+
+    def batch_of(self, delivery: Delivery) -> Batch[T]:
+        """Make the batch of a run of messages."""
+        return self._batch(delivery, 0)
+
+
+class Events(Generic[T]):
+    """Iterates over single messages."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Reader[T]) -> None:
+        self._reader = reader
+
+    def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
+        return self
+
+    async def __anext__(self) -> TopicEvent[T]:
+        event = await self._reader.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+class Batches(Generic[T]):
+    """Iterates over runs of messages."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Reader[T]) -> None:
+        self._reader = reader
+
+    def __aiter__(self) -> AsyncIterator[Batch[T]]:
+        return self
+
+    async def __anext__(self) -> Batch[T]:
+        batch = await self._reader.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch

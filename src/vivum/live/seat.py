@@ -1,0 +1,160 @@
+"""A node's seat in one topic: what it sent, what is stable, its view, and who here wants what comes.
+
+All handles of one topic on one node share its seat. It stays when the last handle has left, so that numbers go on.
+
+Invariants: `stable <= accepted`; both count messages of this life of this node, as the protocol numbers them.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from vivum.core.errors import NotNowError
+from vivum.core.ids import GroupId, Member
+from vivum.core.machine import Command, Delivery
+from vivum.live.event import TopicView
+from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
+from vivum.live.guarantees import Guarantee
+from vivum.protocols.commands import SendFailed, SendMessages
+from vivum.protocols.unrepaired.machine import SendOnce
+from vivum.runtime.member_host import MemberHost
+
+TURN_NS = 2_000_000
+"""A task that sends without ever having to wait lets others run after this time."""
+
+VIEWS_MAX = 256
+"""Views that wait for who watches them; the oldest go, since the newest says all."""
+
+Receiver = Callable[[Delivery], None]
+
+
+class Seat:
+    """One topic at one node."""
+
+    def __init__(self, host: MemberHost, name: str, group: GroupId, schema: str, guarantee: Guarantee) -> None:
+        self.name = name
+        self.group = group
+        self.schema = schema
+        self.guarantee = guarantee
+        self.holders = 0
+        self.accepted = 0
+        self.stable = 0
+        self.sent = 0
+        self.delivered = 0
+        self.failed = 0
+        self.view: TopicView | None = None
+        self.receivers: list[Receiver] = []
+        self.interruptible: list[Callable[[MissedMessages], None]] = []
+        self.watchers: list[deque[TopicView]] = []
+        self.fault: Exception | None = None
+        self.changed = asyncio.Event()
+        self._host = host
+        self._command: Callable[[GroupId, Sequence[bytes]], Command] = (
+            SendOnce if guarantee is Guarantee.BEST_EFFORT else SendMessages
+        )
+        self._failure: SendFailed | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._yielded_ns = 0
+
+    # Out.
+
+    def try_send(self, payloads: Sequence[bytes]) -> bool:
+        """Hand messages over, unless something must be waited for."""
+        if self._waiting:
+            # Others were here first.
+            return False
+        return self._submit(payloads)
+
+    def _submit(self, payloads: Sequence[bytes]) -> bool:
+        if not self.holders:
+            raise ClosedError(f"topic {self.name} was left; enter it again")
+        if self.fault is not None:
+            raise self.fault
+        try:
+            self._host.submit(self._command(self.group, payloads))
+        except NotNowError:
+            return False
+        self.sent += len(payloads)
+        return True
+
+    async def send(self, payloads: Sequence[bytes]) -> None:
+        """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
+        if not self.try_send(payloads):
+            self._waiting += 1
+            try:
+                async with self._turn:
+                    while not self._submit(payloads):
+                        await self._host.wait_for_room()
+            finally:
+                self._waiting -= 1
+        now_ns = time.monotonic_ns()
+        if now_ns - self._yielded_ns > TURN_NS:
+            await asyncio.sleep(0)
+            self._yielded_ns = time.monotonic_ns()
+
+    def on_confirmed(self, stop: int) -> None:
+        """All below are stable."""
+        if stop > self.stable:
+            self.stable = stop
+            self.changed.set()
+
+    def on_failed(self, event: SendFailed) -> None:
+        """Some may not have arrived."""
+        self.failed += event.stop - event.first
+        self._failure = event
+        self.stable = max(self.stable, event.stop)
+        self.changed.set()
+
+    async def flush(self) -> None:
+        """Wait until all that was sent is stable."""
+        # What was just sent is numbered in the next turn of the loop.
+        await asyncio.sleep(0)
+        target = self.accepted
+        while self._failure is None and self.stable < target and self.accepted >= target:
+            self.changed.clear()
+            await self.changed.wait()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise SendFailedError(
+                f"messages {failure.first} to {failure.stop - 1} of {self.name} may not have reached "
+                f"{'all members' if failure.receiver is None else f'node {failure.receiver}'}: {failure.cause}"
+            )
+
+    # In.
+
+    def on_delivery(self, delivery: Delivery, is_own: bool) -> None:
+        """Hand a run of messages to all who want it."""
+        count = len(delivery.payloads)
+        if is_own:
+            self.accepted = delivery.first_sequence + count
+        self.delivered += count
+        for receiver in self.receivers:
+            receiver(delivery)
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Let all readers know that messages are missing."""
+        for each in self.interruptible:
+            each(told)
+
+    # Views.
+
+    def on_view(self, number: int, members: tuple[Member, ...]) -> None:
+        """Note a view, if it is a new one."""
+        before = self.view
+        if before is not None and before.number == number:
+            return
+        known = () if before is None else before.members
+        joined = tuple(each for each in members if each not in known)
+        left = tuple(each for each in known if each not in members)
+        self.view = TopicView(self.name, number, members, joined, left)
+        for watcher in self.watchers:
+            watcher.append(self.view)
+        self.changed.set()
+
+    def on_life_lost(self) -> None:
+        """This life of the node has ended: numbers begin anew, and there is no view."""
+        self.accepted = self.stable = 0
+        self.view = None
+        self.changed.set()

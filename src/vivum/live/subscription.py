@@ -1,0 +1,142 @@
+"""Receiving from all topics that match a pattern, also from those that appear later."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from vivum.core.errors import VivumError
+from vivum.live.event import Batch, TopicEvent
+from vivum.live.failures import ClosedError, TypeMismatch
+from vivum.live.guarantees import Guarantee
+from vivum.live.inbox import Inbox
+from vivum.live.messages import Codec, check_types
+from vivum.live.reader import Batches, Events, Reader
+from vivum.live.seat import Seat
+from vivum.wire.directory import TopicRecord
+
+if TYPE_CHECKING:
+    from vivum.live.handle import NodeHandle
+
+T = TypeVar("T")
+
+
+class Subscription(Generic[T]):
+    """Receives from many topics. Made by `NodeHandle.subscribe`; begins with `async with`, and ends with it."""
+
+    def __init__(self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox) -> None:
+        self.pattern = pattern
+        self.passed_over: dict[str, str] = {}
+        """Topics that match but were not entered, and why."""
+
+        self._node = node
+        self._codec = codec
+        self._guarantee = guarantee
+        self._inbox = inbox
+        self._reader: Reader[T] = Reader(inbox, codec.decode, node.name_of)
+        self._seats: dict[str, Seat] = {}
+        self._watch: int | None = None
+        self._new: list[TopicRecord] = []
+        self._has_new = asyncio.Event()
+        self._has_entered = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def reader(self) -> Reader[T]:
+        """What turns messages into events and batches; for other kinds of reading than those here."""
+        return self._reader
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of the topics that are received from now."""
+        return tuple(self._seats)
+
+    async def __aenter__(self) -> "Subscription[T]":
+        self._node.check_open()
+        self._watch = self._node.browser.watch(self.pattern, self._on_topics)
+        self._task = asyncio.get_running_loop().create_task(self._enter_new())
+        return self
+
+    def _on_topics(self, records: Sequence[TopicRecord]) -> None:
+        self._new += records
+        self._has_new.set()
+
+    async def _enter_new(self) -> None:
+        while not self._is_closed:
+            await self._has_new.wait()
+            self._has_new.clear()
+            records, self._new = self._new, []
+            fitting = [each.name for each in records if each.name not in self._seats and self._fits(each)]
+            if not fitting:
+                continue
+            try:
+                seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee)
+                for seat in seats:
+                    seat.holders += 1
+                    seat.receivers.append(self._inbox.put)
+                    seat.interruptible.append(self._inbox.interrupt)
+                    self._seats[seat.name] = seat
+                await self._node.join_seats(seats)
+            except ClosedError:
+                return
+            except VivumError as error:
+                self.passed_over |= dict.fromkeys(fitting, str(error))
+            self._has_entered.set()
+
+    def _fits(self, record: TopicRecord) -> bool:
+        try:
+            if record.guarantee != self._guarantee.value:
+                raise TypeMismatch(f"topic {record.name} has the guarantee {record.guarantee!r}")
+            check_types(record.name, self._codec.schema, record.schema)
+        except TypeMismatch as error:
+            self.passed_over[record.name] = str(error)
+            return False
+        return True
+
+    async def wait_for_topics(self, count: int) -> tuple[str, ...]:
+        """Wait until at least so many topics are received from."""
+        while len(self._seats) < count or any(seat.view is None for seat in self._seats.values()):
+            self._node.check_open()
+            self._has_entered.clear()
+            await self._has_entered.wait()
+        return self.topics
+
+    def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
+        return Events(self._reader)
+
+    def batches(self) -> AsyncIterator[Batch[T]]:
+        """Iterate over runs of messages as they came in, each of one topic and one sender."""
+        return Batches(self._reader)
+
+    def let_go(self) -> None:
+        """Take no more messages, without a word to anybody."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+        for seat in self._seats.values():
+            seat.holders -= 1
+            seat.receivers.remove(self._inbox.put)
+            seat.interruptible.remove(self._inbox.interrupt)
+        self._inbox.close()
+        self._has_entered.set()
+        self._node.forget(self)
+
+    async def close(self) -> None:
+        """Leave the topics of the pattern. What was received can still be read."""
+        if self._is_closed:
+            return
+        if self._watch is not None:
+            self._node.browser.unwatch(self._watch)
+        self.let_go()
+        for seat in self._seats.values():
+            self._node.release(seat)
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,163 @@
+"""The side of a configuration service: tells where it is, and notices another service of the same domain.
+
+Design note: `docs/design/runtime.md`, "Discovery". Lives in the node of the service, beside its machine.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ROOM_BYTES_UNLIMITED,
+    ChannelOpened,
+    Command,
+    Datagram,
+    Event,
+    Output,
+    Priority,
+)
+from vivum.protocols.discovery.finder import BEACON_CHANNEL
+from vivum.protocols.discovery.rank import ServiceInfo, info_of
+from vivum.protocols.discovery.settings import DiscoverySettings
+from vivum.protocols.membership.service import ConfigurationService
+from vivum.wire.codec import Frame
+from vivum.wire.control import encode_control
+from vivum.wire.directory import Beacon, Seek
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class StartBeacon(Command):
+    """Begin to tell where the service is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOutranked(Event):
+    """Another service of the domain ranks higher: this one must give way, and its nodes follow the other."""
+
+    by: ServiceInfo
+
+
+class Beaconer:
+    """Speaks for the service that is carried here, while there is one."""
+
+    kinds = frozenset({Kind.DISCOVERY})
+    commands: frozenset[type[Command]] = frozenset({StartBeacon})
+    has_data = False
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        gate: Gate,
+        service: Callable[[], tuple[ConfigurationService, int] | None],
+        heard_since: Callable[[int], int],
+        *,
+        multicast: bool,
+        dedicated: bool,
+        seeds: Sequence[Endpoint] = (),
+        settings: DiscoverySettings | None = None,
+    ) -> None:
+        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one;
+        `heard_since` from how many lives it heard something since a time.
+        """
+        self.endpoint = endpoint
+        self._heard_since = heard_since
+        self._gate = gate
+        self._service = service
+        self._multicast = multicast
+        self._dedicated = dedicated
+        self._seeds = tuple(each for each in seeds if each != endpoint)
+        self._settings = settings or DiscoverySettings()
+        self._now_ns = 0
+        self._started_ns = 0
+        self._next_ns: int | None = None
+        self._to_all = False
+        self._outranked_by: ServiceInfo | None = None
+        self._answers: dict[Endpoint | Channel, None] = {}
+        self._events: list[Event] = []
+
+    @property
+    def info(self) -> ServiceInfo | None:
+        """The service as it stands now; None if there is none here."""
+        found = self._service()
+        if found is None or self._next_ns is None:
+            return None
+        _, term = found
+        # Only those who speak count: one that slept while its nodes went elsewhere must not call them back.
+        lives = self._heard_since(self._now_ns - self._settings.silence_ns_max)
+        return ServiceInfo(self.endpoint, self._dedicated, lives, term, self._started_ns)
+
+    def _listeners(self) -> list[Endpoint]:
+        found = self._service()
+        return [] if found is None else [life.endpoint for life in found[0].lives.values()]
+
+    def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
+        """Begin."""
+        self._now_ns = self._started_ns = self._next_ns = now_ns
+        self._outranked_by = None
+        if self._multicast:
+            self._events.append(ChannelOpened(BEACON_CHANNEL))
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a frame of kind DISCOVERY."""
+        body = self._gate.decode(now_ns, source, frame)
+        if isinstance(body, Seek | Beacon):
+            self.on_message(now_ns, body)
+
+    def on_message(self, now_ns: int, body: Seek | Beacon) -> None:
+        """Answer who seeks; look at the rank of who else claims to be the service."""
+        self._now_ns = now_ns
+        own = self.info
+        if own is None:
+            return
+        if isinstance(body, Seek):
+            self._answers[Endpoint(body.host, body.port)] = None
+            return
+        rival = info_of(body)
+        if rival.endpoint == self.endpoint:
+            return
+        if rival.rank > own.rank:
+            self._outranked_by = rival
+            self._events.append(ServiceOutranked(rival))
+        else:
+            # It may not have heard of us: it will give way.
+            self._answers[rival.endpoint] = None
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when the next beacon is due."""
+        return self._next_ns
+
+    def on_timer(self, now_ns: int) -> None:
+        """Beacon, if it is time."""
+        self._now_ns = now_ns
+        if self._next_ns is not None and now_ns >= self._next_ns:
+            if self._service() is None:
+                self._next_ns = None
+                return
+            self._next_ns = now_ns + self._settings.beacon_ns
+            self._to_all = True
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+        """Make the frames that are due. All is control: it does not wait for room."""
+        if not self._answers and not self._to_all and not self._events:
+            return EMPTY_OUTPUT
+        output = Output(events=self._events)
+        self._events = []
+        told: dict[Endpoint | Channel, None] = {}
+        info = self._outranked_by or self.info
+        if self._outranked_by is not None:
+            # Those who came to us need not wait for its next beacon, or may not hear it.
+            told = dict.fromkeys(self._listeners())
+            self._outranked_by = None
+        elif self._to_all:
+            # To the seeds too: a node that starts there and finds nobody must hear that somebody is here.
+            told = {BEACON_CHANNEL: None} if self._multicast else dict.fromkeys([*self._listeners(), *self._seeds])
+        told |= self._answers
+        self._to_all = False
+        self._answers.clear()
+        if info is not None:
+            data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, info.to_beacon())
+            output.datagrams = [Datagram(where, data, Priority.CONTROL) for where in told]
+        return output if output else EMPTY_OUTPUT

@@ -1,0 +1,233 @@
+"""The side of a node: looks for the configuration service, keeps watch over it, looks again when it is gone.
+
+Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to tell its driver: a service was found
+(`ServiceFound`), or nobody answers and this node is the one to carry a service (`ServiceAbsent`).
+
+Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from vivum.core.deadlines import Deadlines
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ROOM_BYTES_UNLIMITED,
+    ChannelOpened,
+    Command,
+    Datagram,
+    Event,
+    Output,
+    Priority,
+)
+from vivum.protocols.discovery.rank import ServiceInfo, info_of
+from vivum.protocols.discovery.settings import DiscoverySettings
+from vivum.wire.codec import Frame
+from vivum.wire.control import encode_control
+from vivum.wire.directory import Beacon, Seek
+from vivum.wire.fields import ControlMessage
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+BEACON_CHANNEL = Channel(0)
+"""The well-known channel of a domain. Regions number theirs from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartSeeking(Command):
+    """Begin to look for the service."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustService(Command):
+    """Take this service for found: this node's process carries it."""
+
+    service: ServiceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFound(Event):
+    """The domain has this service. Told again when a service of higher rank takes its place."""
+
+    service: ServiceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLost(Event):
+    """The service has been silent for too long: the node looks for another one."""
+
+    service: ServiceInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAbsent(Event):
+    """Nobody answers, and of all who look this node is the one to carry a service. Told once for each search."""
+
+
+class Finder:
+    """Finds the service for one node."""
+
+    kinds = frozenset({Kind.DISCOVERY})
+    commands: frozenset[type[Command]] = frozenset({StartSeeking, TrustService})
+    has_data = False
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        gate: Gate,
+        rng: Random,
+        *,
+        multicast: bool,
+        seeds: Sequence[Endpoint] = (),
+        carry_after_ns: int | None = 0,
+        settings: DiscoverySettings | None = None,
+    ) -> None:
+        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: never."""
+        self.service: ServiceInfo | None = None
+        self.term = 0
+        self._endpoint = endpoint
+        self._gate = gate
+        self._rng = rng
+        self._multicast = multicast
+        self._seeds = tuple(each for each in seeds if each != endpoint)
+        self._acquaintances: tuple[Endpoint, ...] = ()
+        self._carry_after_ns = carry_after_ns
+        self._settings = settings or DiscoverySettings()
+        self._timers: Deadlines[str] = Deadlines()
+        self._now_ns = 0
+        self._started_ns = 0
+        self._seek_ns = 0
+        self._elder_until_ns = 0
+        self._due: list[tuple[Endpoint | Channel, ControlMessage]] = []
+        self._events: list[Event] = []
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Begin, or be told."""
+        self._now_ns = now_ns
+        match command:
+            case StartSeeking():
+                if self._multicast:
+                    self._events.append(ChannelOpened(BEACON_CHANNEL))
+                self._become_seeking()
+            case TrustService(service):
+                self._become_found(service)
+
+    def carry_after(self, delay_ns: int) -> None:
+        """Set how much longer than others this node waits before it carries a service."""
+        if self._carry_after_ns is not None:
+            self._carry_after_ns = delay_ns
+            if "carry" in self._timers:
+                self._timers.set("carry", self._started_ns + self._settings.patience_ns + delay_ns)
+
+    def ask_also(self, endpoints: Iterable[Endpoint]) -> None:
+        """Ask these nodes too, besides the seeds, from the next question on: one of them may know more."""
+        self._acquaintances = tuple(each for each in endpoints if each != self._endpoint and each not in self._seeds)
+
+    # States.
+
+    def _become_seeking(self) -> None:
+        self.service = None
+        self._started_ns = self._now_ns
+        self._seek_ns = self._settings.seek_ns_min
+        self._elder_until_ns = 0
+        self._timers.cancel("watch")
+        self._timers.set("seek", self._now_ns)
+        if self._carry_after_ns is not None:
+            self._timers.set("carry", self._now_ns + self._settings.patience_ns + self._carry_after_ns)
+
+    def _become_found(self, service: ServiceInfo) -> None:
+        is_news = self.service is None or self.service.endpoint != service.endpoint
+        self.service = service
+        self.term = max(self.term, service.term)
+        self._timers.cancel("seek")
+        self._timers.cancel("carry")
+        if service.endpoint == self._endpoint:
+            # Its beacons do not come back to it.
+            self._timers.cancel("watch")
+        else:
+            self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
+        if is_news:
+            self._events.append(ServiceFound(service))
+
+    # Frames.
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a frame of kind DISCOVERY."""
+        body = self._gate.decode(now_ns, source, frame)
+        if isinstance(body, Seek | Beacon):
+            self.on_message(now_ns, body)
+
+    def on_message(self, now_ns: int, body: Seek | Beacon) -> None:
+        """Take what somebody said."""
+        self._now_ns = now_ns
+        if isinstance(body, Beacon):
+            self._on_beacon(info_of(body))
+        else:
+            self._on_seek(body)
+
+    def _on_beacon(self, info: ServiceInfo) -> None:
+        known = self.service
+        if known is not None and known.endpoint == self._endpoint:
+            # The service is here: whether it gives way is for its beaconer to say, who knows how it stands.
+            return
+        if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
+            self._become_found(info)
+
+    def _on_seek(self, body: Seek) -> None:
+        seeker = Endpoint(body.host, body.port)
+        if seeker == self._endpoint:
+            return
+        if self.service is not None:
+            if body.direct:
+                self._due.append((seeker, self.service.to_beacon()))
+        elif body.willing and (body.started_ns, seeker) < (self._started_ns, self._endpoint):
+            self._elder_until_ns = self._started_ns + self._settings.elder_patience_ns
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when something will be due."""
+        return self._timers.next_ns()
+
+    def on_timer(self, now_ns: int) -> None:
+        """Ask again, lose patience, or miss the beacon."""
+        self._now_ns = now_ns
+        for what in self._timers.take_due(now_ns):
+            match what:
+                case "seek":
+                    self._seek()
+                case "carry":
+                    if now_ns < self._elder_until_ns:
+                        self._timers.set("carry", self._elder_until_ns)
+                    else:
+                        self._events.append(ServiceAbsent())
+                case "watch":
+                    assert self.service is not None, "only a service that was found is watched"
+                    self._events.append(ServiceLost(self.service))
+                    self._become_seeking()
+
+    def _seek(self) -> None:
+        willing = self._carry_after_ns is not None
+        if self._multicast:
+            self._due.append((BEACON_CHANNEL, Seek(*self._endpoint, self._started_ns, willing, False)))
+        for seed in (*self._seeds, *self._acquaintances):
+            self._due.append((seed, Seek(*self._endpoint, self._started_ns, willing, True)))
+        # At random, so that nodes that were started together do not speak together.
+        self._timers.set("seek", self._now_ns + self._seek_ns + int(self._seek_ns * self._rng.random() / 4))
+        self._seek_ns = min(2 * self._seek_ns, self._settings.seek_ns_max)
+
+    # Output.
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+        """Make the frames that are due. All is control: it does not wait for room."""
+        if not self._due and not self._events:
+            return EMPTY_OUTPUT
+        output = Output(events=self._events)
+        self._events = []
+        for where, body in self._due:
+            data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
+            output.datagrams.append(Datagram(where, data, Priority.CONTROL))
+        self._due.clear()
+        return output

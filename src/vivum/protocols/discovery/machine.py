@@ -1,0 +1,53 @@
+"""Discovery at a node that may carry the service itself: a finder and a beaconer that hear the same frames."""
+
+from vivum.core.ids import Endpoint
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.protocols.discovery.beaconer import Beaconer
+from vivum.protocols.discovery.finder import Finder
+from vivum.wire.codec import Frame
+from vivum.wire.directory import Beacon, Seek
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+
+class Discovery:
+    """Both sides of discovery as one protocol that a node can compose."""
+
+    kinds = frozenset({Kind.DISCOVERY})
+    commands: frozenset[type[Command]] = Finder.commands | Beaconer.commands
+    has_data = False
+
+    def __init__(self, finder: Finder, beaconer: Beaconer, gate: Gate) -> None:
+        self.finder = finder
+        self.beaconer = beaconer
+        self._gate = gate
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Hand a command to the side that takes it."""
+        (self.finder if type(command) in Finder.commands else self.beaconer).submit(now_ns, command)
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Let both sides hear."""
+        body = self._gate.decode(now_ns, source, frame)
+        if isinstance(body, Seek | Beacon):
+            self.finder.on_message(now_ns, body)
+            self.beaconer.on_message(now_ns, body)
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when something will be due."""
+        times = (self.finder.next_deadline_ns(), self.beaconer.next_deadline_ns())
+        return min((each for each in times if each is not None), default=None)
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do what is due."""
+        self.finder.on_timer(now_ns)
+        self.beaconer.on_timer(now_ns)
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Hand over what both want done."""
+        found, told = self.finder.take_output(room_bytes), self.beaconer.take_output(room_bytes)
+        if found is EMPTY_OUTPUT:
+            return told
+        found.datagrams += told.datagrams
+        found.events += told.events
+        return found

@@ -1,0 +1,95 @@
+"""Answers what the own node does, and asks others. Nothing is repeated: who wants fresh figures asks again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vivum.core.ids import Endpoint
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ROOM_BYTES_UNLIMITED,
+    Command,
+    Datagram,
+    Event,
+    Output,
+    Priority,
+)
+from vivum.wire.codec import Frame
+from vivum.wire.control import encode_control
+from vivum.wire.directory import LoadQuery, LoadReport
+from vivum.wire.fields import ControlMessage
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+ANSWERS_MAX = 1024
+"""Answers that wait for the next output; further questions are refused and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskLoad(Command):
+    """Ask the node at an endpoint what it does."""
+
+    request: int
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTold(Event):
+    """A node answered."""
+
+    report: LoadReport
+
+
+class Surveyor:
+    """Speaks of load for one node."""
+
+    kinds = frozenset({Kind.SURVEY})
+    commands: frozenset[type[Command]] = frozenset({AskLoad})
+    has_data = False
+
+    def __init__(self, gate: Gate) -> None:
+        self.report: Callable[[int], LoadReport | None] = lambda _: None
+        """Makes the answer to a request; whoever knows the topics of the node sets it."""
+
+        self._gate = gate
+        self._now_ns = 0
+        self._due: list[tuple[Endpoint, ControlMessage]] = []
+        self._events: list[Event] = []
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Ask."""
+        assert isinstance(command, AskLoad)
+        self._now_ns = now_ns
+        self._due.append((command.endpoint, LoadQuery(command.request)))
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Answer, or tell the answer."""
+        self._now_ns = now_ns
+        body = self._gate.decode(now_ns, source, frame)
+        if isinstance(body, LoadReport):
+            self._events.append(LoadTold(body))
+        elif isinstance(body, LoadQuery):
+            answer = self.report(body.request) if len(self._due) < ANSWERS_MAX else None
+            if answer is None:
+                self._gate.refuse_state(now_ns, source, frame, "nothing to tell, or too many ask")
+            else:
+                self._due.append((source, answer))
+
+    def next_deadline_ns(self) -> int | None:
+        """Nothing is ever due."""
+        return None
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do nothing."""
+        self._now_ns = now_ns
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+        """Make the frames that are due. All is control: it does not wait for room."""
+        if not self._due and not self._events:
+            return EMPTY_OUTPUT
+        output = Output(events=self._events)
+        self._events = []
+        for endpoint, message in self._due:
+            data = encode_control(Kind.SURVEY, self._gate.domain, 0, 0, 0, 0, self._now_ns, message)
+            output.datagrams.append(Datagram(endpoint, data, Priority.CONTROL))
+        self._due.clear()
+        return output

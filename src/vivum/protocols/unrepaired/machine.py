@@ -1,0 +1,258 @@
+"""Best-effort multicast: frames of a kind of their own, over the same channels and endpoints as QSM's.
+
+Nothing is kept, asked for or sent again. Frames of one sender and region are numbered, so that a late one is
+dropped instead of delivered out of order: FIFO with gaps. `SendConfirmed` means that the messages were handed to the
+network. Views and channels come from the client of membership that QSM owns; this machine only reads them.
+
+Invariant: messages of one sender and group are delivered with rising sequence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vivum.core.errors import LimitError, NotNowError
+from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import (
+    EMPTY_OUTPUT,
+    ROOM_BYTES_UNLIMITED,
+    Command,
+    Datagram,
+    Delivery,
+    Output,
+)
+from vivum.core.settings import setting
+from vivum.protocols.commands import GapReported, SendConfirmed
+from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.dissemination import choose_destinations
+from vivum.wire.codec import Frame, FrameBuilder, measure
+from vivum.wire.fragments import Joiner, Outbox
+from vivum.wire.gate import Gate
+from vivum.wire.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class UnrepairedSettings:
+    """Settings of best effort."""
+
+    frame_bytes_max: int = setting(
+        1472,
+        unit="bytes",
+        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
+        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
+    )
+    waiting_bytes_max: int = setting(
+        4 * 1024 * 1024,
+        unit="bytes",
+        why="What waits while the network takes nothing; it takes most at once.",
+        effect="At the limit a message is refused and the caller waits.",
+    )
+    senders_max: int = setting(
+        65_536,
+        unit="lives",
+        why="Each node of a large domain may send.",
+        effect="At the limit the life longest unheard is forgotten; a late frame of it may then be delivered again.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SendOnce(Command):
+    """Send messages to a group by best effort, in this order. All are accepted, or none and a `LimitError` says why."""
+
+    group: GroupId
+    payloads: Sequence[bytes]
+
+
+class _Stream:
+    """What this node sends to one region."""
+
+    __slots__ = ("destinations", "next_frame", "outboxes", "view")
+
+    def __init__(self, view: ViewNumber, destinations: Sequence[Endpoint | Channel]) -> None:
+        self.view = view
+        self.destinations = destinations
+        self.next_frame = 0
+        self.outboxes: dict[GroupId, Outbox] = {}
+
+
+class UnrepairedMachine:
+    """Best effort as a protocol that a node can compose beside QSM."""
+
+    kinds = frozenset({Kind.UNREPAIRED})
+    commands: frozenset[type[Command]] = frozenset({SendOnce})
+
+    def __init__(
+        self,
+        client: MembershipClient,
+        gate: Gate,
+        settings: UnrepairedSettings | None = None,
+        limits: Limits | None = None,
+        *,
+        multicast: bool = True,
+    ) -> None:
+        self.settings = settings or UnrepairedSettings()
+        self.limits = limits or Limits()
+        self.counters = gate.counters
+        self._client = client
+        self._gate = gate
+        self._multicast = multicast
+        self._now_ns = 0
+        self._me: Member | None = None
+        self._builder = FrameBuilder(self.settings.frame_bytes_max)
+        self._joiner = Joiner(self.limits, self.counters)
+        self._streams: dict[int, _Stream] = {}
+        self._ready: dict[int, None] = {}
+        self._next_message: dict[GroupId, int] = {}
+        self._confirmed: dict[GroupId, int] = {}
+        self._unconfirmed: dict[GroupId, None] = {}
+        # For each sender: the next frame of each region, and the next message of each group.
+        self._heard: dict[Member, tuple[dict[int, int], dict[int, int]]] = {}
+        self._output = Output()
+
+    # Out.
+
+    def submit(self, now_ns: int, command: Command) -> None:
+        """Send."""
+        assert isinstance(command, SendOnce)
+        self._now_ns = now_ns
+        group, payloads = command.group, command.payloads
+        me = self._client.member
+        payloads = payloads if isinstance(payloads, list | tuple) else list(payloads)
+        size, largest = measure(payloads)
+        if largest > self.limits.message_bytes_max:
+            raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
+        if me is None or group not in self._client.groups:
+            raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
+        self._note_life(me)
+        waiting = sum(outbox.size for stream in self._streams.values() for outbox in stream.outboxes.values())
+        if waiting and waiting + size > self.settings.waiting_bytes_max:
+            self.counters.messages_rejected += len(payloads)
+            raise NotNowError(
+                f"{waiting} bytes wait; with {size} more they would pass "
+                f"waiting_bytes_max={self.settings.waiting_bytes_max}: wait until some are sent"
+            )
+        first = self._next_message.get(group, 0)
+        self._next_message[group] = first + len(payloads)
+        self.counters.messages_accepted += len(payloads)
+        for config in self._client.regions_of(group):
+            if any(member != me for member in config.members):
+                self._feed(config, me, group, first, payloads)
+        self._unconfirmed[group] = None
+        view = self._client.group_view(group)
+        self._output.deliveries.append(Delivery(group, me, first, payloads, view, now_ns))
+
+    def _note_life(self, me: Member) -> None:
+        if me != self._me:
+            self._me = me
+            self._streams.clear()
+            self._ready.clear()
+            self._next_message.clear()
+            self._confirmed.clear()
+            self._unconfirmed.clear()
+
+    def _feed(self, config: RegionConfig, me: Member, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+        stream = self._streams.get(config.region)
+        if stream is None or stream.view != config.view:
+            others = [member.node for member in config.members if member.node != me.node]
+            endpoints = self._client.endpoints
+            where = choose_destinations(others, config.channel, endpoints, self._multicast)
+            if stream is None:
+                stream = self._streams[config.region] = _Stream(config.view, where)
+            stream.view, stream.destinations = config.view, where
+        outbox = stream.outboxes.get(group)
+        if outbox is None:
+            outbox = stream.outboxes[group] = Outbox(group)
+        outbox.put(first, payloads)
+        self._ready[config.region] = None
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether something waits."""
+        return bool(self._ready)
+
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+        """Seal what waits, as far as there is room."""
+        if not self._output and not self._unconfirmed:
+            return EMPTY_OUTPUT
+        if self._client.member is not None:
+            self._note_life(self._client.member)
+        datagrams = self._output.datagrams
+        while self._ready and room_bytes > 0 and self._me is not None:
+            region = next(iter(self._ready))
+            stream = self._streams[region]
+            for group, outbox in list(stream.outboxes.items()):
+                outbox.fill(self._builder)
+                if outbox:
+                    break
+                del stream.outboxes[group]
+            data = self._builder.seal(
+                Kind.UNREPAIRED, self._gate.domain, *self._me, region, stream.view, stream.next_frame, self._now_ns
+            )
+            stream.next_frame += 1
+            datagrams += [Datagram(where, data) for where in stream.destinations]
+            room_bytes -= len(data) * len(stream.destinations)
+            if not stream.outboxes:
+                del self._ready[region]
+        if not self._ready:
+            for group in self._unconfirmed:
+                before, stop = self._confirmed.get(group, 0), self._next_message[group]
+                self._confirmed[group] = stop
+                self._output.events.append(SendConfirmed(group, before, stop))
+            self._unconfirmed.clear()
+        if not self._output:
+            return EMPTY_OUTPUT
+        output, self._output = self._output, Output()
+        return output
+
+    # In.
+
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Deliver a frame of a region that concerns this node, unless a later one came before it."""
+        self._now_ns = now_ns
+        sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        if sender == self._client.member:
+            return
+        if sender.node not in self._client.endpoints:
+            self._gate.refuse_state(now_ns, source, frame, "from a stranger")
+            return
+        heard = self._heard.get(sender)
+        if heard is None:
+            heard = self._heard[sender] = ({}, {})
+            if len(self._heard) > self.settings.senders_max:
+                del self._heard[next(iter(self._heard))]
+        frames, messages = heard
+        if frame.sequence < frames.get(frame.region, 0):
+            self.counters.frames_late += 1
+            return
+        frames[frame.region] = frame.sequence + 1
+        joined = self._client.groups
+        for group, first, flags, payloads in frame.messages():
+            if group not in joined:
+                continue
+            if flags:
+                self._joiner.forget_below(sender, group, first)
+                first, payloads = self._joiner.add(sender, group, first, flags, payloads)
+                if not payloads:
+                    continue
+            expected = messages.get(group)
+            if expected is not None and first < expected:
+                self.counters.frames_late += 1
+                continue
+            if expected is not None and first > expected:
+                self.counters.messages_lost += first - expected
+                self._output.events.append(GapReported(GroupId(group), sender, expected, first))
+            messages[group] = first + len(payloads)
+            self._output.deliveries.append(
+                Delivery(GroupId(group), sender, first, payloads, ViewNumber(frame.view), frame.sent_ns)
+            )
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Nothing is ever due."""
+        return None
+
+    def on_timer(self, now_ns: int) -> None:
+        """Do nothing."""
+        self._now_ns = now_ns

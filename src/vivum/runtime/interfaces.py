@@ -1,0 +1,71 @@
+"""What this computer's network interfaces carry: the size of a datagram, and whether multicast comes back."""
+
+import fcntl
+import select
+import socket
+import struct
+
+from vivum.core.ids import Channel
+from vivum.core.machine import Datagram
+from vivum.runtime.udp import UdpPort
+
+SIOCGIFADDR = 0x8915
+SIOCGIFMTU = 0x8921
+
+HEADERS_BYTES = 28
+"""IP and UDP headers of one datagram."""
+
+PAYLOAD_BYTES_DEFAULT = 1472
+PAYLOAD_BYTES_MAX = 60_000
+"""Frames on loopback and jumbo links: below the 65,507 that UDP has, with room for what repair adds."""
+
+PROBE_S = 0.2
+"""How long the echo of a multicast may take; within one computer it takes microseconds."""
+
+PROBE_CHANNEL = Channel(65_535)
+
+_REQUEST = struct.Struct("16s240x")
+
+
+def mtu_of(interface: str) -> int | None:
+    """Tell the MTU of the interface that has this IPv4 address, in bytes; None if it cannot be found."""
+    wanted = socket.inet_aton(interface)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            request = _REQUEST.pack(name.encode()[:15])
+            try:
+                found = fcntl.ioctl(any_socket, SIOCGIFADDR, request)
+                if found[20:24] == wanted or (wanted[0] == 127 and found[20] == 127):
+                    (mtu,) = struct.unpack_from("=i", fcntl.ioctl(any_socket, SIOCGIFMTU, request), 16)
+                    return int(mtu)
+            except OSError:
+                # An interface without an IPv4 address.
+                continue
+    return None
+
+
+def payload_bytes_of(interface: str) -> int:
+    """Tell the largest UDP payload that leaves this interface uncut, in bytes, up to `PAYLOAD_BYTES_MAX`."""
+    mtu = mtu_of(interface)
+    return PAYLOAD_BYTES_DEFAULT if mtu is None else max(512, min(mtu - HEADERS_BYTES, PAYLOAD_BYTES_MAX))
+
+
+def hears_multicast(domain: int, interface: str) -> bool:
+    """Send a multicast on the interface and tell whether another socket of this computer hears it.
+
+    It shows whether this computer can send and hear multicast at all. What switches and clouds do with it is not known.
+    """
+    try:
+        sender, listener = UdpPort(domain, interface), UdpPort(domain, interface)
+    except Exception:
+        return False
+    try:
+        listener.listen(PROBE_CHANNEL)
+        sender.send([Datagram(PROBE_CHANNEL, b"probe")])
+        readable, _, _ = select.select(listener.sockets[1:], [], [], PROBE_S)
+        return bool(readable)
+    except Exception:
+        return False
+    finally:
+        sender.close()
+        listener.close()

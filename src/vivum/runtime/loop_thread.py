@@ -1,0 +1,117 @@
+"""An event loop in a thread of its own, and the queue by which other threads hand it work.
+
+The queue is a deque, whose ends are safe to use from several threads, and one wake-up for however many requests
+wait (seed 004: applications talk to the core thread through a lock-free queue).
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from vivum.core.errors import UsageError
+
+R = TypeVar("R")
+
+Work = Callable[[], Coroutine[Any, Any, Any]]
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop: uvloop's where it is installed, else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def run_on_loop(work: Coroutine[Any, Any, R]) -> R:
+    """Run a program to its end, as `asyncio.run` does, on the loop that `new_loop` makes."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(work)
+
+
+class LoopThread:
+    """Runs coroutines of other threads. A daemon: it never keeps a process alive."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = new_loop()
+        self._requests: deque[tuple[Work, Future[Any]]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_awake = False
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def call(self, work: Work, timeout_s: float | None = None) -> Any:
+        """Run a coroutine in the loop and return its result. Raises `TimeoutError` after so many seconds."""
+        if threading.current_thread() is self._thread:
+            raise UsageError("a callback of vivum.sync must not call back into it; hand the work to another thread")
+        if self._is_stopped:
+            raise UsageError("the node was closed; connect again")
+        future: Future[Any] = Future()
+        self._requests.append((work, future))
+        if not self._is_awake:
+            # A race here wakes the loop once too often, never once too rarely: the flag falls before the queue is read.
+            self._is_awake = True
+            self._loop.call_soon_threadsafe(self._take)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            # Also on Ctrl-C in the calling thread: nobody waits for it any more.
+            future.cancel()
+            raise
+
+    def _take(self) -> None:
+        self._is_awake = False
+        while self._requests:
+            work, future = self._requests.popleft()
+            task = self._loop.create_task(self._do(work, future))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _do(self, work: Work, future: "Future[Any]") -> None:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cancel(done: "Future[Any]") -> None:
+            if done.cancelled():
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        future.add_done_callback(cancel)
+        if future.cancelled():
+            return
+        try:
+            result = await work()
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                future.set_exception(UsageError("the node was closed while it worked; connect again"))
+        except BaseException as error:
+            if not future.cancelled():
+                future.set_exception(error)
+        else:
+            if not future.cancelled():
+                future.set_result(result)
+
+    def stop(self) -> None:
+        """End the loop and its thread. May be called again."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self._loop.call_soon_threadsafe(self._stop_all)
+        self._thread.join(5.0)
+
+    def _stop_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._loop.call_soon(self._loop.stop)

@@ -1,0 +1,57 @@
+"""A configuration service on sockets in a process of its own. Nodes that carry one do so inside (`member_host`)."""
+
+from collections.abc import Callable
+
+from vivum.core.ids import Endpoint
+from vivum.core.machine import Delivery, Event
+from vivum.node.compose import compose_service
+from vivum.protocols.discovery.beaconer import ServiceOutranked, StartBeacon
+from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.runtime.driver import Driver
+from vivum.runtime.udp import UdpPort
+
+
+class ServiceHost:
+    """Runs the configuration service, the directory of topics and the beacon of a domain on the current event loop."""
+
+    def __init__(
+        self,
+        domain: int,
+        interface: str,
+        *,
+        port: int = 0,
+        ttl: int = 1,
+        multicast: bool = True,
+        on_outranked: Callable[[ServiceInfo], None],
+    ) -> None:
+        """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
+        self._port = UdpPort(domain, interface, port=port, ttl=ttl)
+        self._parts = compose_service(domain, self._port.endpoint, multicast=multicast)
+        self._on_outranked = on_outranked
+        self._is_outranked = False
+        self._driver = Driver(self._parts.node, self._port, self._on_delivery, self._on_event)
+        self._driver.start()
+        self._driver.submit(StartBeacon())
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the service is; usable as a seed."""
+        return self._port.endpoint
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the domain has now."""
+        info = self._parts.beaconer.info
+        return 0 if info is None else info.lives
+
+    def _on_delivery(self, _: Delivery) -> None:
+        """Nothing is delivered to a service."""
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, ServiceOutranked) and not self._is_outranked:
+            self._is_outranked = True
+            self._on_outranked(event.by)
+
+    def close(self) -> None:
+        """Stop. May be called again."""
+        self._driver.close()

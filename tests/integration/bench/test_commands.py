@@ -1,0 +1,145 @@
+"""`vivum bench` as people and programs call it: short runs over real sockets, with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vivum.bench.peers import Row, ratios
+
+TIMEOUT_S = 90
+KEYS = {
+    "delivered_per_s_min",
+    "delivered_per_s_mean",
+    "sent_per_s",
+    "lost",
+    "duplicated",
+    "out_of_order",
+    "rss_mb_sender",
+    "rss_mb_receiver_max",
+}
+
+
+def bench(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vivum.cli", "bench", *words],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def result_of(*words: str, **environment: str) -> dict[str, Any]:
+    done = bench(*words, "--json", **environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.slow
+def test_throughput_delivers_everything_once_and_in_order_to_all():
+    result = result_of("throughput", "--size", "100", "--receivers", "2", "--groups", "3", "--seconds", "1")
+    assert result.keys() >= KEYS
+    assert (result["lost"], result["duplicated"], result["out_of_order"]) == (0, 0, 0)
+    assert 0 < result["delivered_per_s_min"] <= result["delivered_per_s_mean"]
+    assert result["rss_mb_sender"] > 1
+    assert result["join_s"] > 0
+
+
+@pytest.mark.slow
+def test_a_receiver_that_was_stopped_gets_everything_or_is_told():
+    result = result_of("throughput", "--receivers", "3", "--seconds", "1.5", "--stop-one", "0.3")
+    effect = result["stop_one"]
+    assert effect["stopped_caught_up"] or effect["stopped_was_told"]
+    assert result["duplicated"] == result["out_of_order"] == 0
+
+
+@pytest.mark.slow
+def test_latency_tells_medians_of_vivum_and_of_raw_udp():
+    result = result_of("latency", "--size", "64", "--rounds", "200")
+    assert 0 < result["rtt_us_p50"] <= result["rtt_us_p99"]
+    assert result["raw_udp_rtt_us_p50"] > 0
+
+
+@pytest.mark.slow
+def test_peers_compares_what_is_there_and_skips_the_rest_with_a_reason():
+    words = ("--size", "1000", "--receivers", "1", "--seconds", "0.5")
+    # Without a PATH there is no server; whether the library is there does not matter then.
+    result = result_of("peers", *words, "--only", "raw", "--only", "vivum", "--only", "redis", PATH="/nowhere")
+    by_system = {row["system"]: row for row in result["results"]}
+    assert "not installed" in by_system["redis"]["skipped"]
+    assert by_system["vivum"]["lost"] == 0
+    (compared,) = result["ratios"]
+    assert compared["best_peer"] is None
+    assert compared["to_raw"] > 0
+
+
+def test_ratios_are_to_the_best_peer_and_to_the_limit_of_the_same_cell():
+    rows = [
+        Row("raw", 100, 1, 1000),
+        Row("pyzmq", 100, 1, 50),
+        Row("zenoh", 100, 1, 100),
+        Row("nats", 100, 1, None, skipped="not installed"),
+        Row("vivum", 100, 1, 400),
+        Row("pyzmq", 1000, 4, 10),
+    ]
+    first, second = ratios(rows)
+    assert (first["best_peer"], first["to_best_peer"], first["to_raw"]) == ("zenoh", 4.0, 0.4)
+    assert (second["best_peer"], second["to_best_peer"], second["to_raw"]) == ("pyzmq", None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["peers", "--only", "kafka"], "no system is called 'kafka'; there are raw, pyzmq"),
+        (["throughput", "--stop-one", "1"], "--stop-one needs at least two receivers"),
+        (["throughput", "--receivers", "2", "--stop-one", "1", "--seconds", "2"], "needs --seconds 3 or more"),
+        (["throughput", "--set", "window_frames"], "write NAME=VALUE"),
+        (["throughput", "--set", "no_such=1"], "no_such: unknown setting"),
+        (["throughput", "--set", "window_frames=many"], "'many' is no whole number"),
+    ],
+)
+def test_wrong_use_is_told_in_one_sentence(words: list[str], said: str):
+    done = bench(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_process_behind():
+    run = subprocess.Popen(
+        [sys.executable, "-m", "vivum.cli", "bench", "throughput", "--receivers", "2", "--seconds", "30"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        # There is no line to wait for: look for the workers themselves.
+        while len(workers_of(run.pid)) < 4 and run.poll() is None:
+            os.sched_yield()
+        os.kill(run.pid, signal.SIGINT)
+        assert run.wait(TIMEOUT_S) == 130
+        assert workers_of(run.pid) == []
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def workers_of(parent: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"vivum.bench.worker" in words and b'"parent": %d}' % parent in words[-2]:
+            found.append(int(path.parent.name))
+    return found

@@ -1,0 +1,155 @@
+"""The commands that join a domain, as processes."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 60
+
+
+class Commands:
+    """Starts commands in one domain, and ends them whatever happens."""
+
+    def __init__(self, domain: str) -> None:
+        self.domain = domain
+        self.all: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vivum.cli", *words, "-d", self.domain],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell that starts tests in the background lets them ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads here
+        )
+        self.all.append(process)
+        return process
+
+    def run(self, *words: str, given: str = "") -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(given, TIMEOUT_S)
+        return process.returncode, out, err
+
+    def up(self) -> "subprocess.Popen[str]":
+        process = self.start("up")
+        assert process.stdout is not None
+        assert "service of domain" in process.stdout.readline()
+        return process
+
+    def end(self) -> None:
+        for each in self.all:
+            if each.poll() is None:
+                each.kill()
+            each.wait()
+            for pipe in (each.stdin, each.stdout, each.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+@pytest.fixture
+def commands(domain_name: str) -> Iterator[Commands]:
+    made = Commands(domain_name)
+    yield made
+    made.end()
+
+
+def last_json(text: str) -> dict[str, object]:
+    found = json.loads(text.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.slow
+def test_pub_sub_ls_and_top_in_a_domain_that_up_serves(commands: Commands) -> None:
+    service = commands.up()
+    subscriber = commands.start("sub", "/a/*", "--names", "--json", "--count", "5")
+    listener = commands.start("sub", "/a/x")
+    code, out, _ = commands.run("pub", "/a/x", "one", "two", "--wait", "2", "--json")
+    assert (code, last_json(out)) == (0, {"topic": "/a/x", "sent": 2, "receivers": 2})
+    code, out, _ = commands.run("pub", "/a/x", "--wait", "2", "--json", given="three\nfour\nfive\n")
+    assert last_json(out)["sent"] == 3
+    out, err = subscriber.communicate(timeout=TIMEOUT_S)
+    assert last_json(out) == {"topic": "/a/*", "received": 5, "missed": 0}
+    assert [line.split()[-1] for line in err.splitlines()] == ["one", "two", "three", "four", "five"]
+    code, out, _ = commands.run("ls", "--json")
+    listed = last_json(out)
+    assert listed["topics"] == [{"name": "/a/x", "type": "bytes", "guarantee": "reliable", "members": 1}]
+    assert len(listed["nodes"]) == 1  # type: ignore[arg-type]
+    code, out, _ = commands.run("top", "--json", "--interval", "0.2")
+    assert [each["topic"] for each in last_json(out)["topics"]] == ["/a/x"]  # type: ignore[attr-defined]
+    # Ctrl-C ends what has no end of its own, in order.
+    for process, code in ((listener, 130), (service, 130)):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, err) == (code, "")
+
+
+def test_commands_that_find_no_domain_say_so_in_one_line(commands: Commands) -> None:
+    code, out, err = commands.run("ls", "--timeout", "0.3")
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert "no configuration service of domain" in err
+
+
+def test_a_second_service_of_a_domain_ends_and_says_why(commands: Commands) -> None:
+    commands.up()
+    code, _, err = commands.run("up")
+    assert code == 1
+    assert "another service of domain" in err
+
+
+@pytest.mark.slow
+def test_a_file_goes_to_many_and_an_interrupted_receiver_goes_on(commands: Commands, tmp_path: Path) -> None:
+    commands.up()
+    source = tmp_path / "data.bin"
+    source.write_bytes(os.urandom(3_000_000))
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    receivers = [commands.start("receive-file", "--into", str(folder), "--json") for folder in folders]
+    code, out, _ = commands.run("send-file", str(source), "-n", "2", "--json")
+    sent = last_json(out)
+    assert (code, sent["bytes"], sent["receivers"]) == (0, 3_000_000, 2)
+    for receiver, folder in zip(receivers, folders, strict=True):
+        out, _ = receiver.communicate(timeout=TIMEOUT_S)
+        assert last_json(out)["digest"] == sent["digest"]
+        assert [path.name for path in folder.iterdir()] == ["data.bin"]
+        assert (folder / "data.bin").read_bytes() == source.read_bytes()
+    # What an interrupted run left is the beginning of the file.
+    third = tmp_path / "three"
+    third.mkdir()
+    part = third / f"data.bin.{str(sent['digest'])[:16]}.part"
+    part.write_bytes(source.read_bytes()[:2_000_000])
+    receiver = commands.start("receive-file", "--into", str(third), "--json")
+    code, out, _ = commands.run("send-file", str(source), "--json")
+    assert last_json(out)["sent_bytes"] == 1_000_000
+    out, _ = receiver.communicate(timeout=TIMEOUT_S)
+    assert last_json(out)["resumed_at"] == 2_000_000
+    assert (third / "data.bin").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_broken_part_is_taken_anew(commands: Commands, tmp_path: Path) -> None:
+    source = tmp_path / "data.bin"
+    source.write_bytes(os.urandom(500_000))
+    code, out, _ = commands.run("send-file", str(tmp_path / "none"))
+    assert code == 2
+    commands.up()
+    sender = commands.start("send-file", str(source), "--json")
+    digest = hashlib.blake2b(source.read_bytes(), digest_size=32).hexdigest()
+    folder = tmp_path / "one"
+    folder.mkdir()
+    (folder / f"data.bin.{digest[:16]}.part").write_bytes(bytes(500_000))
+    code, out, _ = commands.run("receive-file", "--into", str(folder), "--json")
+    assert (code, last_json(out)["digest"]) == (0, digest)
+    assert (folder / "data.bin").read_bytes() == source.read_bytes()
+    assert sender.wait(TIMEOUT_S) == 0

@@ -1,0 +1,97 @@
+"""The API for threads."""
+
+import threading
+from itertools import islice
+
+import pytest
+
+import vivum.sync
+
+TIMEOUT_S = 30
+
+
+def test_threads_send_and_read_with_the_same_words(domain_name: str) -> None:
+    with vivum.sync.connect(domain_name) as first, vivum.sync.connect(domain_name) as second:
+        sending = first.enter("/a", bytes, receive=False)
+        receiving = second.enter("/a", bytes)
+        sending.wait_for_members(2, TIMEOUT_S)
+        sending.send(b"one")
+        assert sending.try_send(b"two")
+        sending.send_many([b"three", b"four"])
+        sending.flush(TIMEOUT_S)
+        assert receiving.receive(TIMEOUT_S).value == b"one"
+        assert [event.value for event in islice(receiving, 2)] == [b"two", b"three"]
+        assert receiving.receive(TIMEOUT_S).value == b"four"
+        with pytest.raises(TimeoutError):
+            receiving.receive(0.05)
+        sending.send(b"five")
+        assert receiving.receive(TIMEOUT_S).value == b"five"
+        assert [each.name for each in first.topics()] == ["/a"]
+        assert len(second.nodes()) == 2
+
+
+def test_many_threads_share_one_node(domain_name: str) -> None:
+    with vivum.sync.connect(domain_name) as node:
+        topic = node.enter("/a", bytes)
+
+        def send(tag: int) -> None:
+            for number in range(50):
+                topic.send(b"%d %d" % (tag, number))
+
+        threads = [threading.Thread(target=send, args=(tag,)) for tag in range(8)]
+        for thread in threads:
+            thread.start()
+        found: dict[int, list[int]] = {}
+        for batch in topic.batches():
+            for payload in batch.payloads:
+                tag, number = map(int, payload.split())
+                found.setdefault(tag, []).append(number)
+            if sum(map(len, found.values())) == 400:
+                break
+        for thread in threads:
+            thread.join()
+        assert all(found[tag] == list(range(50)) for tag in range(8))
+
+
+def test_closing_ends_the_thread_and_whoever_reads(domain_name: str) -> None:
+    before = threading.active_count()
+    node = vivum.sync.connect(domain_name)
+    topic = node.enter("/a", bytes)
+    ended = threading.Event()
+    reader = threading.Thread(target=lambda: (list(topic), ended.set()))
+    reader.start()
+    node.close()
+    node.close()
+    assert ended.wait(TIMEOUT_S)
+    reader.join()
+    assert threading.active_count() == before
+    with pytest.raises(vivum.UsageError, match="closed"):
+        topic.send(b"x")
+
+
+def test_errors_come_to_the_thread_that_caused_them(domain_name: str) -> None:
+    with vivum.sync.connect(domain_name) as node:
+        node.enter("/a", bytes)
+        with pytest.raises(vivum.TypeMismatch):
+            node.enter("/a", bytes, guarantee=vivum.BEST_EFFORT)
+        with pytest.raises(vivum.NoServiceError):
+            vivum.sync.connect(domain_name + " nobody", embedded=False, timeout_s=0.2)
+
+
+def test_a_callback_runs_in_the_background_and_must_not_call_back(domain_name: str) -> None:
+    with vivum.sync.connect(domain_name) as node:
+        topic = node.enter("/a", bytes)
+        told: list[str] = []
+        ended = threading.Event()
+
+        def take(event: vivum.TopicEvent[bytes]) -> None:
+            try:
+                topic.send(b"again")
+            except vivum.UsageError as error:
+                told.append(str(error))
+            ended.set()
+
+        topic.on(take)
+        topic.send(b"x")
+        assert ended.wait(TIMEOUT_S)
+        assert "must not call back" in told[0]

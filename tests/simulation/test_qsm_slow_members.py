@@ -1,0 +1,92 @@
+"""Members that cannot keep up: the healthy go on, or wait, or the slow one starts again, as the topic wants it."""
+
+import pytest
+
+from qsm_worlds.worlds import run_checked
+from vivum.core.time import MILLISECOND
+from vivum.observe.trace import NodeStopped, TraceRecord
+from vivum.sim.scenario import Scenario, parse_scenario
+from vivum.sim.world import World
+
+SLEEPER = 5
+ASLEEP = (1000 * MILLISECOND, 2200 * MILLISECOND)
+
+
+def world_of(slow: str, **settings: object) -> Scenario:
+    """A sender, three healthy receivers, and one that sleeps for 1.2 s in the middle."""
+    return parse_scenario(
+        {
+            "nodes": 5,
+            "protocol": "qsm",
+            "duration": "4s",
+            "settle": "8s",
+            "groups": {"slow": slow},
+            "settings": settings,
+            "traffic": [{"rate": 3000, "size": 1000, "start": "200ms"}],
+            "faults": [{"kind": "pause", "at": "1s", "lasts": "1200ms", "nodes": [SLEEPER]}],
+        },
+        "slow members",
+    )
+
+
+def delivered_while_asleep(slow: str) -> int:
+    world = World(world_of(slow), 1, checked=False)
+    world.start()
+    healthy = world.hosts[2]  # type: ignore[index]
+    counts = []
+    for at_ns in ASLEEP:
+        world.advance_to(at_ns)
+        assert healthy.node is not None
+        counts.append(healthy.node.counters.messages_delivered)
+    return counts[1] - counts[0]
+
+
+def lives_ended(scenario: Scenario) -> list[int]:
+    records: list[TraceRecord] = []
+    assert World(scenario, 1, records.append).run().violations == []
+    return [record.node for record in records if isinstance(record, NodeStopped)]
+
+
+def test_the_healthy_go_on_while_one_sleeps_and_it_catches_up_in_the_same_life() -> None:
+    assert delivered_while_asleep("isolate") > 3400
+    assert run_checked(world_of("isolate"), 1)[1] == []
+    assert lives_ended(world_of("isolate")) == []
+
+
+def test_where_all_wait_nothing_is_sent_beyond_the_window_and_nobody_loses_anything() -> None:
+    # The window of 512 frames holds some 720 messages.
+    assert delivered_while_asleep("wait") < 900
+    assert run_checked(world_of("wait"), 1)[1] == []
+    assert lives_ended(world_of("wait")) == []
+
+
+def test_where_the_slow_are_dropped_one_that_stays_behind_starts_a_new_life() -> None:
+    assert delivered_while_asleep("drop") > 3400
+    impatient = world_of("drop", drop_after_ns=200 * MILLISECOND)
+    assert run_checked(impatient, 1)[1] == []
+    assert SLEEPER in lives_ended(impatient)
+
+
+@pytest.mark.parametrize("slow", ["wait", "isolate"])
+def test_all_go_at_the_pace_of_a_weak_member_or_it_falls_behind(slow: str) -> None:
+    scenario = parse_scenario(
+        {
+            "nodes": 6,
+            "protocol": "qsm",
+            "duration": "3s",
+            "groups": {"slow": slow},
+            "traffic": [{"rate": "max", "size": 1000, "start": "200ms"}],
+            "faults": [{"kind": "slow", "at": "0s", "lasts": "3s", "nodes": [6], "factor": 10}],
+        },
+        "a weak member",
+    )
+    world = World(scenario, 1, checked=False)
+    world.start()
+    world.advance_to(1500 * MILLISECOND)
+    healthy = world.hosts[2].node  # type: ignore[index]
+    assert healthy is not None
+    before = healthy.counters.messages_delivered
+    world.advance_to(3000 * MILLISECOND)
+    rate = (healthy.counters.messages_delivered - before) / 1.5
+    # It can take some 1,100 frames a second, the others more than 8,000.
+    assert (rate < 3000) if slow == "wait" else (rate > 6000)
