@@ -22,14 +22,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pyarrow
 import pyarrow.parquet
 
 from vivum.pipeline import session
+from vivum.pipeline.audit import audit
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_format import log_schema
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.segment_reader import LogReader
+from vivum.storage.trace_schema import trace_schema
+from vivum.storage.traces import ROWS_PER_FILE
 
 SOURCE_GOAL = 1_000_000
 PARQUET_SHARE_GOAL = 0.5
@@ -71,6 +75,46 @@ def to_parquet(log: Path, out: Path) -> None:
                 writer.write_batch(batch)
 
 
+def write_trace(directory: Path, records: int) -> int:
+    """Write the trace of a run in which every guarantee holds: 8 groups of 10 nodes, two of which send in turns."""
+    groups, nodes, senders = 8, 10, 2
+    block = 1 + nodes
+    messages = max(1, records // block)
+    numbers = numpy.arange(messages)
+    count = messages * block
+    place = numpy.tile(numpy.arange(block), messages)
+    message = numpy.repeat(numbers, block)
+    is_send = place == 0
+    sender = message // groups % senders + 1
+    columns: dict[str, Any] = {
+        "position": numpy.arange(count),
+        "kind": pyarrow.array(["message_sent", "message_delivered"]).take(pyarrow.array(1 - is_send.astype("int64"))),
+        "time_ns": numpy.arange(count) * 1000,
+        "node": numpy.where(is_send, sender, place),
+        "incarnation": numpy.ones(count, "int64"),
+        "group": message % groups + 1,
+        "view": numpy.zeros(count, "int64"),
+        "sequence": message // (groups * senders) + 1,
+        "digest": message * 2654435761 % (1 << 32),
+        "sender": pyarrow.array(sender, mask=is_send),
+        "sender_incarnation": pyarrow.array(numpy.ones(count, "int64"), mask=is_send),
+        "sent_ns": pyarrow.array((message * block) * 1000, mask=is_send),
+    }
+    schema = trace_schema()
+    arrays = [
+        pyarrow.array(columns[field.name]).cast(field.type)
+        if field.name in columns
+        else pyarrow.nulls(count, field.type)
+        for field in schema
+    ]
+    table = pyarrow.Table.from_arrays(arrays, schema=schema)
+    directory.mkdir()
+    for number, start in enumerate(range(0, count, ROWS_PER_FILE)):
+        part = table.slice(start, ROWS_PER_FILE)
+        pyarrow.parquet.write_table(part, directory / f"sim-{number:06}.parquet", compression="zstd")
+    return count
+
+
 def rate(count: int, work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     work()
@@ -104,6 +148,17 @@ def measure(rows: int, records: int, rounds: int, folder: Path) -> dict[str, Any
     results["source_rows_per_s"], results["parquet_rows_per_s"] = round(max(source)), round(max(parquet))
     print(f"source    {results['source_rows_per_s']:>12,} rows/s", flush=True)
     print(f"parquet   {results['parquet_rows_per_s']:>12,} rows/s", flush=True)
+    count = write_trace(folder / "trace", records)
+    walls = []
+    for _ in range(2):
+        began = time.perf_counter()
+        verdict = audit(folder / "trace", spark)
+        walls.append(time.perf_counter() - began)
+        assert verdict.violation_count == 0
+        assert verdict.records == count
+    results["audit_records"] = count
+    results["audit_records_per_s"] = round(count / min(walls))
+    print(f"audit     {results['audit_records_per_s']:>12,} records/s, all checks", flush=True)
     spark.stop()
     return results
 
@@ -122,7 +177,10 @@ def main() -> None:
         goal = {
             "source_rows_per_s": SOURCE_GOAL,
             "source_share_of_parquet": PARQUET_SHARE_GOAL,
-            "reached": results["source_rows_per_s"] >= SOURCE_GOAL and share >= PARQUET_SHARE_GOAL,
+            "audit_records_per_s": AUDIT_GOAL,
+            "reached": results["source_rows_per_s"] >= SOURCE_GOAL
+            and share >= PARQUET_SHARE_GOAL
+            and results["audit_records_per_s"] >= AUDIT_GOAL,
         }
         about = {"python": platform.python_version(), "cores": os.cpu_count(), "commit": commit()}
         print(json.dumps({"benchmark": "pipeline", **about, **results, "source_share_of_parquet": share, "goal": goal}))

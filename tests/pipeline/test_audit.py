@@ -8,10 +8,13 @@ import pytest
 
 from planted.planted import CORRECT, VIOLATIONS, Planted
 from vivum.checkers.checker import Violation
-from vivum.checkers.registry import check_history
+from vivum.checkers.registry import CheckerSet, check_history, make_checkers
+from vivum.cli.app import main
 from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit import CHECKS, audit
-from vivum.storage.traces import TraceWriter
+from vivum.pipeline.audit.screen import screened
+from vivum.pipeline.audit.tables import TraceTables
+from vivum.storage.traces import TraceWriter, read_trace
 
 pytestmark = pytest.mark.slow
 
@@ -68,3 +71,45 @@ def test_the_audit_catches_what_the_checkers_catch_with_the_same_witnesses(judge
 
 def test_every_check_has_a_planted_violation() -> None:
     assert {each.checker for each in PLANTED.values()} >= CHECKS.keys()
+
+
+def test_the_screen_lets_plain_histories_pass_and_nothing_that_breaks_a_guarantee(spark, tmp_path):
+    names = list(PLANTED)
+    every = [moved(record, number) for number, each in enumerate(PLANTED.values(), 1) for record in each.records]
+    basic, order = (
+        {names[group // APART - 1] for group in groups}
+        for groups in screened(TraceTables(spark, write(tmp_path / "trace", every)))
+    )
+    for name, planted in PLANTED.items():
+        if planted.caught_by & {"no_duplicate", "no_creation", "fifo", "virtual_synchrony"}:
+            assert name in basic
+        if "total_order" in planted.caught_by:
+            assert name in order
+    assert not {"everything_in_order", "late_joiner", "survivors_agree"} & basic
+    assert "everything_in_order" not in order
+
+
+def test_a_simulated_run_is_judged_alike_and_only_for_what_it_promised(spark, tmp_path):
+    assert main(["sim", "run", "split", "--trace", str(tmp_path / "trace"), "--json"]) == 0
+    assert audit(tmp_path / "trace", spark).counts == {"no_duplicate": 0, "no_creation": 0, "fifo": 0}
+    names = ["no_creation", "fifo", "total_order", "virtual_synchrony"]
+    checkers = CheckerSet(make_checkers(names))
+    for record in read_trace(tmp_path / "trace"):
+        checkers(record)
+    checkers.finish()
+    assert checkers.violation_count > 0
+    verdict = audit(tmp_path / "trace", spark, checks=names, out=tmp_path / "violations")
+    assert verdict.counts == checkers.counts()
+    assert spark.read.parquet(str(tmp_path / "violations")).count() == verdict.violation_count
+
+
+def test_what_is_no_trace_is_told_in_one_sentence(spark, tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read the trace .*: No such file"):
+        audit(tmp_path / "nowhere", spark)
+    with pytest.raises(StorageError, match="holds no trace"):
+        audit(tmp_path, spark)
+    (tmp_path / "sim-000000.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(StorageError, match="cannot read the trace"):
+        audit(tmp_path, spark)
+    with pytest.raises(UsageError, match="there is no check 'order'; checks are no_duplicate"):
+        audit(tmp_path, spark, checks=["order"])

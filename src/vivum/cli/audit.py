@@ -8,7 +8,7 @@ import typer
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
 from vivum.cli.spark_options import MasterOption
-from vivum.pipeline.audit import CHECKS, Verdict, audit
+from vivum.pipeline.audit import CHECKS, AuditVerdict, audit
 from vivum.pipeline.audit.verdict import chosen_checks
 from vivum.pipeline.jobs.running import spark_job
 from vivum.sim.timeline import line_of
@@ -55,7 +55,7 @@ def audit_trace(
         raise Failed
 
 
-def _print(verdict: Verdict, wall_s: float) -> None:
+def _print(verdict: AuditVerdict, wall_s: float) -> None:
     out = console()
     for name, count in verdict.counts.items():
         out.print(

@@ -3,6 +3,6 @@
 `docs/design/audit.md` tells how each works. The planted violations of `tests/planted` are judged by both.
 """
 
-from vivum.pipeline.audit.verdict import CHECKS, Verdict, audit
+from vivum.pipeline.audit.verdict import CHECKS, AuditVerdict, audit
 
-__all__ = ["CHECKS", "Verdict", "audit"]
+__all__ = ["CHECKS", "AuditVerdict", "audit"]

@@ -26,7 +26,7 @@ def causal(tables: TraceTables) -> DataFrame:
     rows = tables.judged.filter(F.col("kind").isin(SENT, DELIVERED, JOINED)).select(
         "w", "position", "kind", "time_ns", *_FIELDS
     )
-    several = len({row.w for row in tables.every.select("w").distinct().collect()}) > 1
+    several = len(tables.writers) > 1
     ordered = rows.repartition(1).sortWithinPartitions(*(("time_ns", "w", "position") if several else ("position",)))
     walk = _walk_merged if several else _walk
     return ordered.mapInArrow(walk, SCHEMA)

@@ -14,6 +14,7 @@ Names of columns are short because there are many rows of them:
 `docs/design/checkers.md` defines the guarantees; nothing here knows them.
 """
 
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class TraceTables:
     """A trace, and what is computed from it once for several checks."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
-        self.spark = spark
+        self._spark = spark
         self.files = [str(each) for each in trace_files(path)]
         pyarrow = arrow()
         try:
@@ -66,26 +67,40 @@ class TraceTables:
         except (OSError, pyarrow.ArrowException) as error:
             raise StorageError(f"cannot read the trace {path}: {error}; remove the damaged file") from error
         self.records = sum(each.num_rows for each in metadata)
+        self.writers = sorted({Path(each).name.rpartition("-")[0] for each in self.files})
         every = spark.read.parquet(*self.files)
         name = F.element_at(F.split(F.input_file_name(), "/"), -1)
-        self.every = every.withColumn("w", F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1))
+        # Taking the writer out of the file's name costs as much as a check, so it is done only where there are several.
+        writer = (
+            F.lit(self.writers[0]) if len(self.writers) == 1 else F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1)
+        )
+        self.every = every.withColumn("w", writer)
         self.judged = self.every.filter(F.col("kind").isin(*JUDGED))
-        self._kept: list[DataFrame] = []
-
-    def check_numbers(self) -> None:
-        """Refuse a trace whose ids do not fit into lives of one number."""
-        row = self.judged.agg(F.max("node"), F.max("incarnation"), F.min("node"), F.min("incarnation")).first()
-        if (
-            row is not None
-            and row[0] is not None
-            and (row[0] >= HALF // 2 or row[1] >= HALF or min(row[2], row[3]) < 0)
-        ):
-            raise UsageError("the trace has node ids or incarnations of 32 bits or more, which the audit does not take")
-
-    @cached_property
-    def kinds(self) -> set[str]:
+        self.kinds: set[str] = set()
         """The kinds of record that are there."""
-        return {row.kind for row in self.judged.select("kind").distinct().collect()}
+        self._kept: list[DataFrame] = []
+        self.survey()
+
+    def only(self, groups: list[int]) -> "TraceTables":
+        """Return the same trace with these groups alone."""
+        rest = copy(self)
+        for name in ("sends", "installed", "deliveries", "steps", "stay_starts"):
+            rest.__dict__.pop(name, None)
+        wanted = self._spark.createDataFrame([(each,) for each in groups], "group bigint")
+        rest.judged = self.judged.join(F.broadcast(wanted), "group", "left_semi")
+        return rest
+
+    def survey(self) -> None:
+        """Look once at what there is: the kinds of record, and whether lives fit into one number each."""
+        rows = self.judged.groupBy("kind").agg(
+            F.max("node").alias("node"), F.max("incarnation").alias("incarnation"), F.min("node").alias("least")
+        )
+        for row in rows.collect():
+            self.kinds.add(row.kind)
+            if row.node >= HALF // 2 or row.incarnation >= HALF or row.least < 0:
+                raise UsageError(
+                    "the trace has node ids or incarnations of 32 bits or more, which the audit does not take"
+                )
 
     @cached_property
     def sends(self) -> DataFrame:
@@ -109,6 +124,8 @@ class TraceTables:
 
         Also has `b`, the position of the join or leave that began the stay, and `left`, whether it was a leave.
         """
+        if not self.kinds & {JOINED, LEFT, INSTALLED}:
+            return self.keep(self._plain_deliveries())
         kind = F.col("kind")
         boundary, delivered = kind.isin(JOINED, LEFT), kind == DELIVERED
         rows = self.judged.filter(kind.isin(DELIVERED, JOINED, LEFT, INSTALLED)).select(
@@ -148,6 +165,20 @@ class TraceTables:
                 F.when(same_stay, F.col("before_s")).alias("before_s"),
                 F.when(same_stay, F.col("before_q")).alias("before_q"),
             )
+        )  # fmt: skip
+
+    def _plain_deliveries(self) -> DataFrame:
+        """The same, where nobody joins, leaves or installs a view: one stay for each life, in no view."""
+        order = Window.partitionBy("g", "r").orderBy("p")
+        nothing, never = F.lit(None).cast("long"), F.lit(False)
+        return self.judged.filter(F.col("kind") == DELIVERED).select(
+            "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("r"),
+            life("sender", "sender_incarnation").alias("s"), F.col("sequence").alias("q"), F.col("view").alias("v"),
+            F.col("digest").alias("d"), F.lit(0).cast("long").alias("stay"), nothing.alias("b"), never.alias("left"),
+            nothing.alias("in_view"), nothing.alias("in_view_p"),
+        ).select(
+            "*", F.lag("p").over(order).alias("before_p"), F.lag("s").over(order).alias("before_s"),
+            F.lag("q").over(order).alias("before_q"),
         )  # fmt: skip
 
     @cached_property

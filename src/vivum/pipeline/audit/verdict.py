@@ -9,6 +9,7 @@ Which guarantees a run promised is in its trace (`TraceWriter(promises=...)`); w
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit.causal import causal
 from vivum.pipeline.audit.creation import no_creation
 from vivum.pipeline.audit.order import total_order
+from vivum.pipeline.audit.screen import screened
 from vivum.pipeline.audit.streams import fifo, no_duplicate
-from vivum.pipeline.audit.tables import TraceTables
+from vivum.pipeline.audit.tables import INSTALLED, SCHEMA, TraceTables
 from vivum.pipeline.audit.views import view_agreement, virtual_synchrony
 from vivum.storage.traces import read_promises, records_at
 
@@ -38,8 +40,12 @@ CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
 """Every check by the name of the guarantee, as the checkers have them."""
 
 
+BASIC = frozenset({"no_duplicate", "no_creation", "fifo", "virtual_synchrony", "total_order"})
+"""Checks that look only at groups that the screen is not sure of."""
+
+
 @dataclass(frozen=True)
-class Verdict:
+class AuditVerdict:
     """What an audit found. `violations` has the first of each check in full; `counts` has all."""
 
     records: int
@@ -71,11 +77,10 @@ def audit(
     checks: Iterable[str] | None = None,
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Verdict:
+) -> AuditVerdict:
     """Check a trace. With `out`, all violations go there as a Parquet table."""
     names = chosen_checks(path, checks)
     tables = TraceTables(spark, path)
-    tables.check_numbers()
     try:
         counts: dict[str, int] = {}
         kept: list[Any] = []
@@ -83,22 +88,35 @@ def audit(
         with ThreadPoolExecutor(1) as aside:
             # The walk of `causal` keeps one core busy; the other checks go on beside it.
             walking = aside.submit(_look, tables, "causal") if "causal" in names else None
+            of_groups = {} if not BASIC & set(names) else _doubtful(tables)
             for name in names:
                 if progress is not None:
                     progress(name)
-                found, count, first = walking.result() if name == "causal" and walking else _look(tables, name)
-                every.append(found)
+                found, count, first = (
+                    walking.result() if name == "causal" and walking else _look(of_groups.get(name, tables), name)
+                )
+                if found is not None:
+                    every.append(found)
                 counts[name] = count
                 kept += first
         if out is not None:
-            _write(every, out)
-        return Verdict(tables.records, counts, _with_witnesses(path, kept))
+            _write(every or [spark.createDataFrame([], SCHEMA)], out)
+        return AuditVerdict(tables.records, counts, _with_witnesses(path, kept))
     finally:
         tables.forget()
 
 
-def _look(tables: TraceTables, name: str) -> tuple[DataFrame, int, list[Any]]:
-    """Run one check: its table, how many violations, and the first of them."""
+def _doubtful(tables: TraceTables) -> dict[str, TraceTables | None]:
+    """Return for each check that the screen knows the trace of those groups that did not pass; None if all did."""
+    basic, order = screened(tables)
+    rest = tables.only(basic) if basic else None
+    return {**dict.fromkeys(BASIC, rest), "total_order": tables.only(order) if order else None}
+
+
+def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int, list[Any]]:
+    """Run one check: its table, how many violations, and the first of them. What is beyond doubt needs none."""
+    if tables is None or (name == "view_agreement" and INSTALLED not in tables.kinds):
+        return None, 0, []
     found = tables.keep(CHECKS[name](tables))
     first = found.orderBy("at").limit(VIOLATIONS_KEPT_MAX).collect()
     count = len(first) if len(first) < VIOLATIONS_KEPT_MAX else found.count()
@@ -106,9 +124,7 @@ def _look(tables: TraceTables, name: str) -> tuple[DataFrame, int, list[Any]]:
 
 
 def _write(every: list[DataFrame], out: Path) -> None:
-    whole = every[0]
-    for each in every[1:]:
-        whole = whole.unionByName(each)
+    whole = reduce(DataFrame.unionByName, every)
     whole.select("check", "what", F.col("witnesses").alias("witness_records")).coalesce(1).write.mode(
         "overwrite"
     ).parquet(str(out))

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from vivum.pipeline.audit.tables import TraceTables, life_column, message_words, violations, witness
+from vivum.pipeline.audit.tables import INSTALLED, TraceTables, life_column, message_words, violations, witness
 
 
 def view_agreement(tables: TraceTables) -> DataFrame:
@@ -57,7 +57,7 @@ def virtual_synchrony(tables: TraceTables) -> DataFrame:
         F.lit(", but "), now,
     )  # fmt: skip
     misplaced = violations(wrong, "virtual_synchrony", what, witness("w", "in_view_p"), witness("w", "p"))
-    return misplaced.unionByName(_survivors(tables))
+    return misplaced.unionByName(_survivors(tables)) if INSTALLED in tables.kinds else misplaced
 
 
 def _survivors(tables: TraceTables) -> DataFrame:
