@@ -10,10 +10,12 @@ from planted.planted import CORRECT, VIOLATIONS, Planted
 from vivum.checkers.checker import Violation
 from vivum.checkers.registry import CheckerSet, check_history, make_checkers
 from vivum.cli.app import main
+from vivum.core.errors import UsageError
 from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit import CHECKS, audit
 from vivum.pipeline.audit.screen import screened
 from vivum.pipeline.audit.tables import TraceTables
+from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter, read_trace
 
 pytestmark = pytest.mark.slow

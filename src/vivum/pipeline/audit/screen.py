@@ -3,7 +3,8 @@
 Records go to tasks by group, sends first, then everything else in each life's order. A group passes for the basic
 checks (no duplicate, no creation, FIFO, virtual synchrony) if everything in it is as plain as can be: each stay's
 streams count on by one, every delivery has its send with its digest, in the view that was installed last, and whoever
-went from one view to the next had the same ranges. It passes for total order if all stays ride along one and the same sequence.
+went from one view to the next had the same ranges. It passes for total order if all stays ride along one and the same
+sequence.
 
 Sound, not complete: what breaks a guarantee never passes; what merely looks unusual (a reported loss, a stay that began
 beside the sequence) is left to the exact checks. Works on whole columns: nothing is done for each delivery in Python.
