@@ -1,12 +1,12 @@
 """The messages of an exchange, as the gold jobs understand them: quotes, trades, orders, and the alerts that come back.
 
-A feed may have types of its own, as long as they have these names and fields; more fields do not matter.
+Types of topics, to be sent live. A feed may have types of its own with these names and fields, and with more fields.
 """
 
-import msgspec
+from vivum.live.messages import Message
 
 
-class MarketQuote(msgspec.Struct, frozen=True):
+class MarketQuote(Message, frozen=True):
     """Best bid and offer of a symbol."""
 
     symbol: str
@@ -15,7 +15,7 @@ class MarketQuote(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class MarketTrade(msgspec.Struct, frozen=True):
+class MarketTrade(Message, frozen=True):
     """A trade: who bought from whom. `buyer` and `seller` are the owners behind the orders."""
 
     symbol: str
@@ -25,7 +25,7 @@ class MarketTrade(msgspec.Struct, frozen=True):
     seller: str
 
 
-class MarketOrder(msgspec.Struct, frozen=True):
+class MarketOrder(Message, frozen=True):
     """An order that was entered, cancelled or filled (`action`), by a trader of a firm, for a client or the house."""
 
     order_id: int
@@ -39,7 +39,7 @@ class MarketOrder(msgspec.Struct, frozen=True):
     size: int
 
 
-class SurveillanceAlert(msgspec.Struct, frozen=True):
+class SurveillanceAlert(Message, frozen=True):
     """What surveillance found: the pattern, who, in which symbol, between which times, and the evidence in words."""
 
     pattern: str
