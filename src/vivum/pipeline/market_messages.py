@@ -6,7 +6,7 @@ Types of topics, to be sent live. A feed may have types of its own with these na
 from vivum.live.messages import Message
 
 
-class MarketQuote(Message, frozen=True):
+class MarketQuote(Message):
     """Best bid and offer of a symbol."""
 
     symbol: str
@@ -15,7 +15,7 @@ class MarketQuote(Message, frozen=True):
     size: int = 0
 
 
-class MarketTrade(Message, frozen=True):
+class MarketTrade(Message):
     """A trade: who bought from whom. `buyer` and `seller` are the owners behind the orders."""
 
     symbol: str
@@ -25,7 +25,7 @@ class MarketTrade(Message, frozen=True):
     seller: str
 
 
-class MarketOrder(Message, frozen=True):
+class MarketOrder(Message):
     """An order that was entered, cancelled or filled (`action`), by a trader of a firm, for a client or the house."""
 
     order_id: int
@@ -39,7 +39,7 @@ class MarketOrder(Message, frozen=True):
     size: int
 
 
-class SurveillanceAlert(Message, frozen=True):
+class SurveillanceAlert(Message):
     """What surveillance found: the pattern, who, in which symbol, between which times, and the evidence in words."""
 
     pattern: str
