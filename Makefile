@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick lint bench soak reference java base dev peers clean
+.PHONY: help demo test quick lint bench soak reference java base spark dev peers clean
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -15,11 +15,12 @@ help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-demo: base  ## Show what Vivum does, in the terminal, in seconds
+demo: spark  ## Show what Vivum does, in the terminal, in seconds
 	@$(BIN)/vivum demo
 
 test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/lint.sh
+	@tools/java.sh >/dev/null
 	@echo "vivum: tests"
 	@$(PYTEST) -m "not soak"
 
@@ -30,7 +31,8 @@ lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh
 
 bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
-	@tools/bench.sh codec simulator peers throughput latency link
+	@tools/java.sh >/dev/null
+	@tools/bench.sh codec simulator pipeline peers throughput latency link
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
@@ -44,6 +46,9 @@ java:  ## Find Java 17 for Spark, or install it where that is possible
 # What the other targets stand on. The scripts know by themselves when there is nothing to do.
 base:
 	@tools/venv.sh base
+
+spark:
+	@tools/venv.sh spark
 
 dev:
 	@tools/venv.sh dev

@@ -2,6 +2,7 @@
 # Makes .venv and installs Vivum into it, or does nothing when that has been done.
 #
 #     tools/venv.sh base       the library alone: what `pip install .` gives
+#     tools/venv.sh spark      with the data pipeline: PySpark is 450 MB and takes a minute or two
 #     tools/venv.sh dev        with everything that tests and lint need
 #     tools/venv.sh bench      with the peers that benchmarks compare with, too
 #
@@ -21,9 +22,10 @@ here=$(pwd -P)
 set_name=${1:-base}
 case $set_name in
     base) target=. what="the library" ;;
+    spark) target='.[spark]' what="the library and Spark" ;;
     dev) target='.[dev]' what="the library, its tests and its linters" ;;
     bench) target='.[dev,bench]' what="the library, its tests and the peers that it is compared with" ;;
-    *) fail "tools/venv.sh knows the sets 'base', 'dev' and 'bench', not '$set_name'" ;;
+    *) fail "tools/venv.sh knows the sets 'base', 'spark', 'dev' and 'bench', not '$set_name'" ;;
 esac
 venv_python=.venv/bin/python
 
@@ -150,7 +152,7 @@ if [ ! -d .venv ]; then
     printf '%s\n' "$here" >.venv/vivum-place
 fi
 
-say "installing $what into .venv (a minute or so the first time)"
+say "installing $what into .venv (a minute or two the first time)"
 checksum=$(wanted)
 # No user-wide install and no foreign PYTHONPATH may leak in; pip prints what went wrong, and only that.
 unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV 2>/dev/null || true
@@ -161,5 +163,6 @@ if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >
 fi
 printf '%s\n' "$checksum" >.venv/stamp.new
 [ "$set_name" = base ] || cp .venv/stamp.new .venv/vivum-base.stamp
+case $set_name in dev | bench) cp .venv/stamp.new .venv/vivum-spark.stamp ;; esac
 [ "$set_name" != bench ] || cp .venv/stamp.new .venv/vivum-dev.stamp
 mv .venv/stamp.new ".venv/vivum-$set_name.stamp"

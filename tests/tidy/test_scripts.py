@@ -72,15 +72,16 @@ def test_an_install_is_done_once(clone):
 def test_a_development_install_serves_as_base_too(clone):
     clone.run("venv.sh", "dev")
     assert clone.installs() == [".[dev]"]
-    assert clone.stamps() == ["vivum-base.stamp", "vivum-dev.stamp"]
-    clone.run("venv.sh", "base")
-    assert clone.installs() == []
+    assert clone.stamps() == ["vivum-base.stamp", "vivum-dev.stamp", "vivum-spark.stamp"]
+    for name in ("base", "spark"):
+        clone.run("venv.sh", name)
+        assert clone.installs() == []
 
 
 def test_an_install_for_benchmarks_serves_as_development_and_base_too(clone):
     clone.run("venv.sh", "bench")
     assert clone.installs() == [".[dev,bench]"]
-    assert clone.stamps() == ["vivum-base.stamp", "vivum-bench.stamp", "vivum-dev.stamp"]
+    assert clone.stamps() == ["vivum-base.stamp", "vivum-bench.stamp", "vivum-dev.stamp", "vivum-spark.stamp"]
     clone.run("venv.sh", "dev")
     assert clone.installs() == []
 
@@ -131,7 +132,7 @@ def test_a_python_that_is_not_there_is_refused_in_one_sentence(clone):
 def test_an_unknown_set_is_refused(clone):
     refused = clone.run("venv.sh", "everything")
     assert refused.returncode == 1
-    assert "knows the sets 'base', 'dev' and 'bench'" in refused.stderr
+    assert "knows the sets 'base', 'spark', 'dev' and 'bench'" in refused.stderr
 
 
 def test_java_is_found_by_its_home(clone, tmp_path):

@@ -27,6 +27,11 @@ COMMANDS: dict[str, str] = {
     "send-file": "Send a file to many receivers at once.",
     "receive-file": "Receive a file that somebody sends.",
     "bench": "Measure throughput and latency, beside the peers and the limit of the machine.",
+    "record": "Write the messages of topics to a log.",
+    "replay": "Publish a recorded log again.",
+    "audit": "Check recorded traces for broken guarantees, on Spark.",
+    "sweep": "Run an experiment's grid of simulations as a Spark job.",
+    "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
 """Name and one line of help of every command, in the order of the help."""

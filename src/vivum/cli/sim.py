@@ -53,7 +53,7 @@ def run(
     """Run one scenario and check its guarantees. Exit code 1 if any was violated."""
     description = find_scenario(scenario, seed)
     began = time.perf_counter()
-    writer = TraceWriter(trace, "sim") if trace is not None else None
+    writer = TraceWriter(trace, "sim", promises=description.checkers) if trace is not None else None
     try:
         world = World(description, seed, writer)
         with _progress(as_json) as progress:

@@ -11,6 +11,7 @@ All plain types that Spark reads: no unsigned integers, no timestamps (Spark's h
 nanoseconds). This is the only place that knows the mapping.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -25,6 +26,9 @@ FORMAT_KEY = b"vivum.trace"
 FORMAT = b"1"
 """Version of the table, in each file's metadata. Raised when a column's meaning changes, not for new ones."""
 
+PROMISES_KEY = b"vivum.promises"
+"""In a file's metadata: the names of the guarantees that the run promises, separated by commas. What to audit."""
+
 FIELDS: dict[type[Record], tuple[str, ...]] = {each: each.__struct_fields__ for each in RECORD_TYPES.values()}
 """The columns of each type of record, in the order of its arguments."""
 
@@ -36,7 +40,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise UsageError("traces in files need pyarrow; install it with: pip install 'vivum[spark]'") from error
+        raise UsageError("traces and logs need pyarrow; install it with: pip install 'vivum[spark]'") from error
     return pyarrow
 
 
@@ -51,12 +55,12 @@ def column_types() -> dict[str, Any]:
     return columns
 
 
-def trace_schema() -> Any:
-    """Make the Arrow schema of the table."""
+def trace_schema(promises: Iterable[str] | None = None) -> Any:
+    """Make the Arrow schema of the table, with the guarantees that the run promises, if they are known."""
     pyarrow = arrow()
     types = {int: pyarrow.int64(), str: pyarrow.string(), tuple[str, ...]: pyarrow.list_(pyarrow.string())}
     always = {POSITION, KIND, *Record.__struct_fields__}
     return pyarrow.schema(
         [pyarrow.field(name, types[each], nullable=name not in always) for name, each in column_types().items()],
-        metadata={FORMAT_KEY: FORMAT},
+        metadata={FORMAT_KEY: FORMAT} | ({} if promises is None else {PROMISES_KEY: ",".join(promises).encode()}),
     )

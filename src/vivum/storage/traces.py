@@ -22,7 +22,7 @@ Does not know what records mean. `vivum.storage.trace_schema` has the columns.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from heapq import merge
 from itertools import chain, repeat
@@ -40,6 +40,7 @@ from vivum.storage.trace_schema import (
     FORMAT_KEY,
     KIND,
     POSITION,
+    PROMISES_KEY,
     arrow,
     trace_schema,
 )
@@ -56,7 +57,14 @@ _FILE = re.compile(r"(?P<label>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<number>[0-9]{6,})
 class TraceWriter:
     """A tracer that writes Parquet files. A directory holds one run; each writer has its own label."""
 
-    def __init__(self, directory: str | os.PathLike[str], label: str, *, rows_per_file: int = ROWS_PER_FILE) -> None:
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        label: str,
+        *,
+        rows_per_file: int = ROWS_PER_FILE,
+        promises: Iterable[str] | None = None,
+    ) -> None:
         if _FILE.fullmatch(f"{label}-000000.parquet") is None:
             raise UsageError(f"{label!r} cannot be the label of a trace; use letters, digits, '.', '_' and '-'")
         if rows_per_file < 1:
@@ -70,7 +78,7 @@ class TraceWriter:
         self._failed = False
         self._closed = False
         self._held: list[TraceRecord] = []
-        self._schema = trace_schema()
+        self._schema = trace_schema(promises)
         self._words = [each.name for each in self._schema if each.type == arrow().string()]
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -186,13 +194,8 @@ def _table(records: list[TraceRecord], first_position: int, schema: Any) -> Any:
     return table
 
 
-def read_trace(path: str | os.PathLike[str]) -> Iterator[TraceRecord]:
-    """Read a file, or all files of a directory, back into records, in order of time.
-
-    Records of one writer keep the order in which they were written, equal times or not; several writers are
-    merged by time. Holds one batch of each writer. Raises `StorageError` where a file cannot be read.
-    """
-    arrow()
+def trace_files(path: str | os.PathLike[str]) -> list[Path]:
+    """List the files of a trace: one file, or all of a directory, those of one writer in their order."""
     path = Path(path)
     try:
         path.stat()
@@ -200,13 +203,52 @@ def read_trace(path: str | os.PathLike[str]) -> Iterator[TraceRecord]:
         found = sorted(path.iterdir(), key=lambda each: (len(each.name), each.name)) if path.is_dir() else [path]
     except OSError as error:
         raise _cannot_read(path, error) from error
-    writers: dict[str, list[Path]] = {}
-    for each in found:
-        label = path.name if each == path else _label_of(each)
-        if label is not None:
-            writers.setdefault(label, []).append(each)
-    if not writers:
+    files = [each for each in found if each == path or _label_of(each) is not None]
+    if not files:
         raise StorageError(f"{path} holds no trace; give a directory that a TraceWriter wrote, or one of its files")
+    return files
+
+
+def read_promises(path: str | os.PathLike[str]) -> frozenset[str] | None:
+    """Return the guarantees that all writers of a trace say the run promised; None where one of them says nothing."""
+    pyarrow = arrow()
+    promised: set[str] = set()
+    for each in trace_files(path):
+        try:
+            found = (pyarrow.parquet.read_schema(each).metadata or {}).get(PROMISES_KEY)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise _cannot_read(each, error) from error
+        if found is None:
+            return None
+        promised.update(filter(None, found.decode().split(",")))
+    return frozenset(promised)
+
+
+def records_at(path: str | os.PathLike[str], places: Collection[tuple[str, int]]) -> dict[tuple[str, int], TraceRecord]:
+    """Return the records at these places, each a writer's label and a position. For few of them."""
+    pyarrow = arrow()
+    found: dict[tuple[str, int], TraceRecord] = {}
+    for each in trace_files(path) if places else []:
+        label = _label_of(each) or ""
+        wanted = sorted(position for writer, position in places if writer == label)
+        if wanted:
+            table = pyarrow.parquet.read_table(each, filters=[(POSITION, "in", wanted)])
+            for batch in table.to_batches():
+                positions = batch.column(POSITION).to_pylist()
+                found.update(zip(((label, place) for place in positions), _records(batch, each), strict=True))
+    return found
+
+
+def read_trace(path: str | os.PathLike[str]) -> Iterator[TraceRecord]:
+    """Read a file, or all files of a directory, back into records, in order of time.
+
+    Records of one writer keep the order in which they were written, equal times or not; several writers are
+    merged by time. Holds one batch of each writer. Raises `StorageError` where a file cannot be read.
+    """
+    arrow()
+    writers: dict[str, list[Path]] = {}
+    for each in trace_files(path):
+        writers.setdefault(_label_of(each) or each.name, []).append(each)
     streams = [chain.from_iterable(map(_read_file, files)) for files in writers.values()]
     return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time_ns"))
 

@@ -1,0 +1,83 @@
+"""`vivum pipeline`: jobs that make tables from recorded logs."""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.spark_options import MasterOption
+from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.bronze import bronze
+from vivum.pipeline.jobs.market import market
+from vivum.pipeline.jobs.operations import operations
+from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.silver import silver
+from vivum.pipeline.jobs.surveillance import surveillance
+from vivum.pipeline.jobs.tables import Tables
+from vivum.pipeline.options import read_options
+
+app = command_group("Make bronze, silver and gold tables from recorded logs, on Spark.")
+
+
+class JobName(StrEnum):
+    """The jobs, in the order in which a row passes them."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GOLD = "gold"
+    MARKET = "market"
+    SURVEILLANCE = "surveillance"
+    OPERATIONS = "operations"
+
+
+@app.callback()
+def _group() -> None:
+    """Make bronze, silver and gold tables from recorded logs, on Spark."""
+
+
+@app.command("run")
+def run_jobs(
+    jobs: Annotated[
+        list[JobName], typer.Argument(help="One job or several, run in the order given. gold: market and surveillance.")
+    ],
+    tables: Annotated[Path, typer.Option(help="The folder of all tables.")] = Path("out/tables"),
+    log: Annotated[Path | None, typer.Option(help="The recorded log, for bronze.")] = None,
+    topics: Annotated[str, typer.Option(help="Which topics bronze takes.")] = "/**",
+    trace: Annotated[Path | None, typer.Option(help="The folder of traces, for operations.")] = None,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run jobs one after the other, each taking what is new."""
+    began = time.perf_counter()
+    folder = Tables(str(tables))
+    steps: dict[str, Callable[[Any], dict[str, Any]]] = {}
+    for job in jobs:
+        if job is JobName.BRONZE:
+            if log is None:
+                raise UsageError("bronze needs a log; give --log DIR, the folder that `vivum record` wrote")
+            read_options({"path": str(log), "topics": topics})
+            steps["bronze"] = lambda spark: bronze(spark, str(log), folder, topics)
+        elif job is JobName.OPERATIONS:
+            if trace is None:
+                raise UsageError("operations needs traces; give --trace DIR")
+            steps["operations"] = lambda spark: operations(spark, str(trace), folder)
+        elif job is JobName.SILVER:
+            steps["silver"] = lambda spark: silver(spark, folder)
+        if job in (JobName.GOLD, JobName.MARKET):
+            steps["market"] = lambda spark: market(spark, folder)
+        if job in (JobName.GOLD, JobName.SURVEILLANCE):
+            steps["surveillance"] = lambda spark: surveillance(spark, folder)
+    check_writable(folder.folder)
+    text = console(as_json)
+    done: dict[str, Any] = {}
+    with spark_job("vivum pipeline", master, text) as spark:
+        for name, step in steps.items():
+            with text.status(name):
+                done[name] = step(spark)
+            text.print(f"{name}: {done[name]}", markup=False)
+    if as_json:
+        write_json({"tables": str(folder.folder), **done, "wall_s": round(time.perf_counter() - began, 3)})

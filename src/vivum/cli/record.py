@@ -1,0 +1,88 @@
+"""`vivum record`: write the messages of topics to a log."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.joining import (
+    DEFAULT_DOMAIN,
+    DEFAULT_INTERFACE,
+    DomainOption,
+    InterfaceOption,
+    SeedsOption,
+    UnicastOption,
+    joined,
+    run_live,
+)
+from vivum.core.time import parse_duration_ns
+from vivum.live.connecting import Connecting
+from vivum.pipeline.recorder import Recorder
+from vivum.protocols.directory.names import check_pattern
+from vivum.storage.segment_log import SegmentLog
+
+app = command_group("Write the messages of topics to a log.")
+
+
+@app.command()
+def record(
+    patterns: Annotated[list[str], typer.Argument(help="Topics: /swx/NESN, /swx/* or /swx/**.", metavar="TOPICS")],
+    to: Annotated[Path, typer.Option("--to", help="The folder of the log; a log that is there is continued.")],
+    fsync: Annotated[
+        str, typer.Option(help="none, interval (every 200 ms) or always: what the death of the machine can lose.")
+    ] = "interval",
+    keep_mb: Annotated[
+        int | None, typer.Option(min=1, help="Delete the oldest segments past so many megabytes.")
+    ] = None,
+    keep_age: Annotated[str | None, typer.Option(help="Delete segments older than this, as in '600s'.")] = None,
+    count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="End after so many seconds; 0: at Ctrl-C.")] = 0.0,
+    domain: DomainOption = DEFAULT_DOMAIN,
+    interface: InterfaceOption = DEFAULT_INTERFACE,
+    seeds: SeedsOption = None,
+    unicast: UnicastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
+    names = [check_pattern(each) for each in patterns]
+    keep_age_ns = None if keep_age is None else parse_duration_ns(keep_age)
+    keep_bytes = None if keep_mb is None else keep_mb * 1_000_000
+    notes = console(as_json=True)
+    with SegmentLog(to, fsync=fsync, keep_bytes=keep_bytes, keep_age_ns=keep_age_ns) as log:
+        for each in log.damage:
+            notes.print(f"[yellow]damage:[/] {each}")
+        if log.bytes_cut:
+            notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
+        report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
+        try:
+            run_live(_record(joined(domain, interface, seeds, unicast), names, log, count, seconds, report))
+        finally:
+            if as_json:
+                write_json({"log": str(to), **report, "next_offset": log.next_offset})
+            else:
+                told = f"{report['recorded']:,} messages of {report['topics']} topics recorded"
+                notes.print(f"{told}, {report['missed']:,} missed")
+
+
+async def _record(
+    connecting: Connecting, names: list[str], log: SegmentLog, count: int, seconds: float, report: dict[str, int]
+) -> None:
+    async with connecting as node:
+        recorder = Recorder(node, names, log)
+        task = asyncio.create_task(recorder.run())
+        began = asyncio.get_running_loop().time()
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=0.05)
+                enough = count and recorder.recorded >= count
+                late = seconds and asyncio.get_running_loop().time() - began >= seconds
+                if enough or late:
+                    break
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            report.update(recorded=recorder.recorded, missed=recorder.missed, topics=len(recorder.topics))
+        if not task.cancelled():
+            task.result()

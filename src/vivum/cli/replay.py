@@ -1,0 +1,64 @@
+"""`vivum replay`: publish a recorded log again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.joining import (
+    DEFAULT_DOMAIN,
+    DEFAULT_INTERFACE,
+    DomainOption,
+    InterfaceOption,
+    SeedsOption,
+    UnicastOption,
+    joined,
+    run_live,
+)
+from vivum.core.errors import UsageError
+from vivum.live.connecting import Connecting
+from vivum.pipeline.replaying import replay
+from vivum.storage.segment_reader import LogReader
+from vivum.storage.topic_names import EVERY_TOPIC, TopicPattern
+
+app = command_group("Publish a recorded log again.")
+
+
+@app.command("replay")
+def replay_log(
+    log: Annotated[Path, typer.Argument(help="The folder that `vivum record` wrote.")],
+    topics: Annotated[str, typer.Option(help="Which topics: patterns, separated by commas.")] = EVERY_TOPIC,
+    speed: Annotated[str, typer.Option(help="1: as it was; 10: ten times faster; max: without pauses.")] = "1",
+    wait: Annotated[int, typer.Option(min=0, help="Wait for so many other members of each topic first.")] = 0,
+    domain: DomainOption = DEFAULT_DOMAIN,
+    interface: InterfaceOption = DEFAULT_INTERFACE,
+    seeds: SeedsOption = None,
+    unicast: UnicastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send all messages of a log again, in its order, and wait until every member has them."""
+    reader, chosen = LogReader(log), TopicPattern(topics)
+    connecting = joined(domain, interface, seeds, unicast)
+    sent = run_live(_replay(connecting, reader, chosen, _factor(speed), wait))
+    if as_json:
+        write_json({"log": str(log), "sent": sent})
+    else:
+        console().print(f"{sent:,} messages sent again")
+
+
+async def _replay(connecting: Connecting, log: LogReader, topics: TopicPattern, speed: float | None, wait: int) -> int:
+    async with connecting as node:
+        return await replay(node, log, topics, speed=speed, wait_for=wait)
+
+
+def _factor(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not factor > 0:
+        raise UsageError(f"--speed {text}: must be 'max' or a number above 0")
+    return factor

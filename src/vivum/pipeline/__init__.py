@@ -1,0 +1,10 @@
+"""The data pipeline on Spark: source and sink, jobs, audit, sweeps. The only package that imports pyspark.
+
+from vivum import pipeline
+spark = pipeline.session()
+spark.read.format("vivum").load("out/log").show()
+"""
+
+from vivum.pipeline.session import register, session
+
+__all__ = ["register", "session"]

@@ -1,0 +1,142 @@
+"""The audit: which checks, run over a trace, and what they found.
+
+    verdict = audit("out/trace")
+    print(verdict.violation_count, verdict.counts)
+
+Which guarantees a run promised is in its trace (`TraceWriter(promises=...)`); where nothing is said, all are checked.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, Violation
+from vivum.core.errors import UsageError
+from vivum.observe.trace import TraceRecord
+from vivum.pipeline.audit.causal import causal
+from vivum.pipeline.audit.creation import no_creation
+from vivum.pipeline.audit.order import total_order
+from vivum.pipeline.audit.screen import screened
+from vivum.pipeline.audit.streams import fifo, no_duplicate
+from vivum.pipeline.audit.tables import INSTALLED, SCHEMA, TraceTables
+from vivum.pipeline.audit.views import view_agreement, virtual_synchrony
+from vivum.storage.traces import read_promises, records_at
+
+CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
+    "no_duplicate": no_duplicate,
+    "no_creation": no_creation,
+    "fifo": fifo,
+    "causal": causal,
+    "total_order": total_order,
+    "view_agreement": view_agreement,
+    "virtual_synchrony": virtual_synchrony,
+}
+"""Every check by the name of the guarantee, as the checkers have them."""
+
+
+BASIC = frozenset({"no_duplicate", "no_creation", "fifo", "virtual_synchrony", "total_order"})
+"""Checks that look only at groups that the screen is not sure of."""
+
+
+@dataclass(frozen=True)
+class AuditVerdict:
+    """What an audit found. `violations` has the first of each check in full; `counts` has all."""
+
+    records: int
+    counts: dict[str, int]
+    violations: list[Violation]
+
+    @property
+    def violation_count(self) -> int:
+        """How many violations there are in all."""
+        return sum(self.counts.values())
+
+
+def chosen_checks(path: Path, names: Iterable[str] | None) -> list[str]:
+    """Return the checks to run: those named, else those that the trace promises, else all."""
+    if names is None:
+        promised = read_promises(path)
+        return list(CHECKS) if promised is None else [each for each in CHECKS if each in promised]
+    wanted = list(dict.fromkeys(names))
+    for each in wanted:
+        if each not in CHECKS:
+            raise UsageError(f"there is no check {each!r}; checks are {', '.join(CHECKS)}")
+    return wanted
+
+
+def audit(
+    path: Path,
+    spark: SparkSession,
+    *,
+    checks: Iterable[str] | None = None,
+    out: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> AuditVerdict:
+    """Check a trace. With `out`, all violations go there as a Parquet table."""
+    names = chosen_checks(path, checks)
+    tables = TraceTables(spark, path)
+    try:
+        counts: dict[str, int] = {}
+        kept: list[Any] = []
+        every: list[DataFrame] = []
+        with ThreadPoolExecutor(1) as aside:
+            # The walk of `causal` keeps one core busy; the other checks go on beside it.
+            walking = aside.submit(_look, tables, "causal") if "causal" in names else None
+            of_groups = {} if not BASIC & set(names) else _doubtful(tables)
+            for name in names:
+                if progress is not None:
+                    progress(name)
+                found, count, first = (
+                    walking.result() if name == "causal" and walking else _look(of_groups.get(name, tables), name)
+                )
+                if found is not None:
+                    every.append(found)
+                counts[name] = count
+                kept += first
+        if out is not None:
+            _write(every or [spark.createDataFrame([], SCHEMA)], out)
+        return AuditVerdict(tables.records, counts, _with_witnesses(path, kept))
+    finally:
+        tables.forget()
+
+
+def _doubtful(tables: TraceTables) -> dict[str, TraceTables | None]:
+    """Return for each check that the screen knows the trace of those groups that did not pass; None if all did."""
+    basic, order = screened(tables)
+    rest = tables.only(basic) if basic else None
+    return {**dict.fromkeys(BASIC, rest), "total_order": tables.only(order) if order else None}
+
+
+def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int, list[Any]]:
+    """Run one check: its table, how many violations, and the first of them. What is beyond doubt needs none."""
+    if tables is None or (name == "view_agreement" and INSTALLED not in tables.kinds):
+        return None, 0, []
+    found = tables.keep(CHECKS[name](tables))
+    first = found.orderBy("at").limit(VIOLATIONS_KEPT_MAX).collect()
+    count = len(first) if len(first) < VIOLATIONS_KEPT_MAX else found.count()
+    return found, count, first
+
+
+def _write(every: list[DataFrame], out: Path) -> None:
+    whole = reduce(DataFrame.unionByName, every)
+    whole.select("check", "what", F.col("witnesses").alias("witness_records")).coalesce(1).write.mode(
+        "overwrite"
+    ).parquet(str(out))
+
+
+def _with_witnesses(path: Path, rows: list[Any]) -> list[Violation]:
+    """Look the witnesses up in the trace."""
+    wanted = {(each.w, each.p) for row in rows for each in row.witnesses}
+    known: dict[tuple[str, int], TraceRecord] = records_at(path, wanted)
+    return [
+        Violation(
+            row.check, row.what, tuple(known[each.w, each.p] for each in row.witnesses if (each.w, each.p) in known)
+        )
+        for row in rows
+    ]

@@ -1,0 +1,129 @@
+"""View agreement and virtual synchrony."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from vivum.pipeline.audit.tables import INSTALLED, TraceTables, life_column, message_words, violations, witness
+
+
+def view_agreement(tables: TraceTables) -> DataFrame:
+    """Find views that differ between lives, numbers that do not rise, and members that are missing or listed twice."""
+    order = Window.partitionBy("g", "r").orderBy("p")
+    views = (
+        tables.installed.withColumn("before_p", F.lag("p").over(order))
+        .withColumn("before_v", F.lag("v").over(order))
+        .withColumn("who", life_column("r"))
+    )
+    which = F.concat(F.lit("view "), F.col("v").cast("string"), F.lit(" of group "), F.col("g").cast("string"))
+    installed = F.concat(F.col("who"), F.lit(" installed "), which)
+    first = views.groupBy("g", "v").agg(
+        F.min_by(F.struct("w", "p", "members", "who"), F.struct("p", "w")).alias("first")
+    )
+    differing = views.join(first, ["g", "v"]).filter("members <> first.members")
+    other = F.when(F.array_sort("members") == F.array_sort("first.members"), F.lit(" in another order")).otherwise(
+        F.lit(" with other members")
+    )
+    differ = violations(
+        differing, "view_agreement", F.concat(installed, other, F.lit(" than "), F.col("first.who"), F.lit(" did")),
+        witness("first.w", "first.p"), witness("w", "p"),
+    )  # fmt: skip
+    after = F.when(F.col("before_v").isNull(), F.lit("no view")).otherwise(
+        F.concat(F.lit("view "), F.col("before_v").cast("string"))
+    )
+    falling = violations(
+        views.filter("v <= coalesce(before_v, 0)"), "view_agreement",
+        F.concat(installed, F.lit(" after "), after, F.lit("; numbers must rise")),
+        witness("w", "before_p"), witness("w", "p"),
+    )  # fmt: skip
+    outside = violations(
+        views.filter("not array_contains(members, who)"), "view_agreement",
+        F.concat(installed, F.lit(", of which it is not a member")), witness("w", "p"),
+    )  # fmt: skip
+    doubled = violations(
+        views.filter("size(array_distinct(members)) < size(members)"), "view_agreement",
+        F.concat(installed, F.lit(", which lists a member twice")), witness("w", "p"),
+    )  # fmt: skip
+    return differ.unionByName(falling).unionByName(outside).unionByName(doubled)
+
+
+def virtual_synchrony(tables: TraceTables) -> DataFrame:
+    """Find survivors that differ in what they delivered in a view, and deliveries in another view than the last."""
+    wrong = tables.deliveries.filter("v <> coalesce(in_view, 0)")
+    now = F.when(F.col("in_view").isNull(), F.lit("it had installed none")).otherwise(
+        F.concat(F.lit("it was in view "), F.col("in_view").cast("string"))
+    )
+    what = F.concat(
+        life_column("r"), F.lit(" delivered "), message_words(), F.lit(" in view "), F.col("v").cast("string"),
+        F.lit(", but "), now,
+    )  # fmt: skip
+    misplaced = violations(wrong, "virtual_synchrony", what, witness("w", "in_view_p"), witness("w", "p"))
+    return misplaced.unionByName(_survivors(tables)) if INSTALLED in tables.kinds else misplaced
+
+
+def _survivors(tables: TraceTables) -> DataFrame:
+    steps = _steps(tables)
+    delivered = tables.deliveries.filter("v = in_view")
+    # Sets are compared by a count and two sums of hashes; those that differ are then compared one by one.
+    mixed = F.xxhash64("s", "q")
+    prints = delivered.groupBy("g", "r", "stay", F.col("in_view").alias("v")).agg(
+        F.count("*").alias("count"), F.bit_xor(mixed).alias("mixed"),
+        F.sum(mixed.bitwiseAND(F.lit((1 << 31) - 1))).alias("sum"),
+    )  # fmt: skip
+    marked = (
+        steps.join(prints, ["g", "r", "stay", "v"], "left")
+        .fillna(0, ["count", "mixed", "sum"])
+        .withColumn("print", F.struct("count", "mixed", "sum"))
+    )
+    first = marked.groupBy("g", "v", "next_v").agg(
+        F.min_by(F.struct("w", "r", "stay", "next_p", "print"), F.struct("next_p", "w")).alias("first")
+    )
+    pairs = marked.join(first, ["g", "v", "next_v"]).filter("print <> first.print")
+    # From here on there is little: the sets of those that differ.
+    sides = [
+        (F.col("first.r"), F.col("first.stay"), F.lit(1)),
+        (F.col("r"), F.col("stay"), F.lit(2)),
+    ]
+    each = None
+    for receiver, stay, side in sides:
+        half = pairs.select(
+            "g", "v", "next_v", F.col("first").alias("a"), F.struct("w", "r", "next_p").alias("b"),
+            receiver.alias("r"), stay.alias("stay"), side.alias("side"),
+        )  # fmt: skip
+        each = half if each is None else each.unionByName(half)
+    assert each is not None
+    held = delivered.select("g", "r", "stay", F.col("in_view").alias("v"), "s", "q", "w", "p")
+    only = (
+        each.join(held, ["g", "r", "stay", "v"])
+        .groupBy("g", "v", "next_v", "a", "b", "s", "q")
+        .agg(F.collect_set("side").alias("in_sides"), F.max(F.struct("w", "p")).alias("delivery"))
+        .filter("size(in_sides) = 1")
+    )
+    found = only.groupBy("g", "v", "next_v", "a", "b").agg(
+        F.min(F.struct(F.element_at("in_sides", 1).alias("side"), "s", "q", "delivery")).alias("extra"),
+        F.count("*").alias("count"),
+    ).select("g", "v", "next_v", "a", "b", "count", "extra.*")  # fmt: skip
+    one, two = life_column("a.r"), life_column("b.r")
+    has = F.when(F.col("side") == 1, one).otherwise(two)
+    lacks = F.when(F.col("side") == 1, two).otherwise(one)
+    what = F.concat(
+        has, F.lit(" and "), lacks, F.lit(" went from view "), F.col("v").cast("string"), F.lit(" to "),
+        F.col("next_v").cast("string"), F.lit(" of group "), F.col("g").cast("string"), F.lit(", but only "), has,
+        F.lit(" delivered "), message_words(), F.lit("; they differ in "), F.col("count").cast("string"),
+        F.lit(" in all"),
+    )  # fmt: skip
+    return violations(
+        found, "virtual_synchrony", what,
+        witness("delivery.w", "delivery.p"), witness("a.w", "a.next_p"), witness("b.w", "b.next_p"),
+    )  # fmt: skip
+
+
+def _steps(tables: TraceTables) -> DataFrame:
+    """Every step of a life from one view to the next in the same stay."""
+    order = Window.partitionBy("g", "r", "stay").orderBy("p")
+    return (
+        tables.placed(tables.installed.select("w", "p", "g", "r", "v"))
+        .withColumn("next_v", F.lead("v").over(order))
+        .withColumn("next_p", F.lead("p").over(order))
+        .filter("next_v is not null")
+        .select("w", "g", "r", "stay", "v", "next_v", "next_p")
+    )

@@ -1,0 +1,83 @@
+"""Gold, market: bars of each symbol by second and minute, with volume and spread.
+
+Prices are those of trades; where a feed has only quotes, the middle between bid and ask. Inside a window, first and
+last are by the exchange's global order if the topic has one (`position`), else by the time of sending.
+
+    spark-submit -m vivum.pipeline.jobs.market TABLES
+"""
+
+import sys
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.tables import Tables
+
+WINDOWS = {"1s": "1 second", "1min": "1 minute"}
+
+
+def in_order() -> Column:
+    """Put messages in the order that everybody saw."""
+    return F.struct(
+        F.coalesce(F.col("position"), F.col("sent_ns")), F.col("sent_ns"), F.col("sender"), F.col("sequence")
+    )
+
+
+def bars(prices: DataFrame, quotes: DataFrame | None) -> DataFrame:
+    """Make bars from rows with `symbol`, `price` and `size`, and spreads from quotes, for each width of window."""
+    made = []
+    for name, width in WINDOWS.items():
+        window = F.window("event_time", width)
+        made_bars = (
+            prices.withColumn("at", in_order())
+            .groupBy("symbol", window.alias("window"))
+            .agg(
+                F.min_by("price", "at").alias("open"),
+                F.max("price").alias("high"),
+                F.min("price").alias("low"),
+                F.max_by("price", "at").alias("close"),
+                F.sum("size").alias("volume"),
+                F.count("*").alias("events"),
+            )
+        )
+        if quotes is None:
+            joined = made_bars.withColumn("spread", F.lit(None).cast("double"))
+        else:
+            spreads = quotes.groupBy("symbol", window.alias("window")).agg(F.avg(F.expr("ask - bid")).alias("spread"))
+            joined = made_bars.join(spreads, ["symbol", "window"], "left")
+        made.append(joined.select(F.lit(name).alias("width"), "symbol", F.col("window.start").alias("start"), "open",
+                                  "high", "low", "close", "volume", "events", "spread"))  # fmt: skip
+    return reduce(DataFrame.unionByName, made)
+
+
+def typed_table(spark: SparkSession, tables: Tables, name: str) -> DataFrame | None:
+    """Read a silver table with the fields of its values as columns; None if there is none."""
+    if not tables.there("silver", name):
+        return None
+    rows = spark.read.parquet(tables.path("silver", name))
+    return rows.select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", "event_time", "value.*")
+
+
+def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
+    """Make the table of bars anew. Returns how many there are."""
+    quotes, trades = typed_table(spark, tables, "MarketQuote"), typed_table(spark, tables, "MarketTrade")
+    if trades is not None:
+        prices = trades
+    elif quotes is not None:
+        prices = quotes.withColumn("price", F.expr("(bid + ask) / 2"))
+    else:
+        raise UsageError(
+            f"{tables.folder} has neither MarketTrade nor MarketQuote in silver; record a market feed first"
+        )
+    check_writable(tables.folder)
+    path = tables.path("gold", "bars")
+    bars(prices, quotes).repartition("width").write.mode("overwrite").partitionBy("width").parquet(path)
+    return {"bars": spark.read.parquet(path).count()}
+
+
+if __name__ == "__main__":
+    with spark_job("vivum market", None) as _spark:
+        sys.stdout.write(f"{market(_spark, Tables(sys.argv[1]))}\n")

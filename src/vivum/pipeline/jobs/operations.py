@@ -1,0 +1,86 @@
+"""Gold, operations: how the groups did, minute by minute, from the traces of nodes or of a simulation.
+
+`operations_groups` has for each node, group and minute: deliveries, rate, latency in µs (p50, p99, most), and the
+messages that were reported as lost. `operations_nodes` has for each node and minute: datagrams and bytes sent, how many
+of them were repairs and their share, datagrams lost on the way in, and the time between tokens.
+
+    spark-submit -m vivum.pipeline.jobs.operations TRACE TABLES
+"""
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from vivum.core.machine import Priority
+from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.tables import Tables
+from vivum.storage.traces import trace_files
+from vivum.wire.kinds import KINDS
+
+_MINUTE_NS = 60_000_000_000
+
+
+def group_minutes(trace: DataFrame) -> DataFrame:
+    """Sum up deliveries."""
+    latency = F.expr("(time_ns - sent_ns) / 1000")
+    minute = F.expr(f"time_ns div {_MINUTE_NS}").alias("minute")
+    delivered = (
+        trace.filter("kind = 'message_delivered'")
+        .groupBy("node", "group", minute)
+        .agg(
+            F.count("*").alias("deliveries"),
+            F.percentile_approx(latency, 0.5).alias("latency_us_p50"),
+            F.percentile_approx(latency, 0.99).alias("latency_us_p99"),
+            F.max(latency).alias("latency_us_max"),
+            (F.max("time_ns") - F.min("time_ns")).alias("span_ns"),
+        )
+        .withColumn("rate_per_s", F.expr("case when span_ns > 0 then deliveries * 1e9 / span_ns end"))
+        .drop("span_ns")
+    )
+    lost = trace.filter("kind = 'messages_lost'").groupBy("node", "group", minute).agg(
+        F.sum(F.expr("stop - sequence")).alias("messages_lost")
+    )  # fmt: skip
+    return delivered.join(lost, ["node", "group", "minute"], "left").fillna(0, ["messages_lost"])
+
+
+def node_minutes(trace: DataFrame) -> DataFrame:
+    """Sum up datagrams. Frames are known by the name of their kind."""
+    minute = F.expr(f"time_ns div {_MINUTE_NS}").alias("minute")
+    repair = F.col("frame").isin([kind.name for kind, info in KINDS.items() if info.priority is Priority.REPAIR])
+    sent = trace.filter("kind = 'frame_sent'").groupBy("node", minute).agg(
+        F.count("*").alias("datagrams"),
+        F.sum("bytes").alias("bytes"),
+        F.count(F.when(repair, 1)).alias("repairs"),
+        F.coalesce(F.sum(F.when(repair, F.col("bytes"))), F.lit(0)).alias("repair_bytes"),
+    )  # fmt: skip
+    dropped = trace.filter("kind = 'frame_dropped'").groupBy("node", minute).agg(F.count("*").alias("datagrams_lost"))
+    order = Window.partitionBy("node", "incarnation", "source").orderBy("time_ns")
+    tokens = (
+        trace.filter((F.col("kind") == "frame_received") & F.lower("frame").contains("token"))
+        .withColumn("between_ns", F.col("time_ns") - F.lag("time_ns").over(order))
+        .groupBy("node", minute)
+        .agg((F.avg("between_ns") / 1_000_000).alias("token_ms"))
+    )
+    keys = ["node", "minute"]
+    whole = sent.join(dropped, keys, "outer").join(tokens, keys, "left").fillna(0, ["datagrams_lost"])
+    return whole.withColumn("repair_share", F.expr("case when bytes > 0 then repair_bytes / bytes end"))
+
+
+def operations(spark: SparkSession, trace: str, tables: Tables) -> dict[str, int]:
+    """Make both tables anew. Returns how many rows they have."""
+    files = [str(each) for each in trace_files(Path(trace))]
+    check_writable(tables.folder)
+    rows = spark.read.parquet(*files)
+    counts = {}
+    for name, made in (("operations_groups", group_minutes(rows)), ("operations_nodes", node_minutes(rows))):
+        path = tables.path("gold", name)
+        made.coalesce(1).write.mode("overwrite").parquet(path)
+        counts[name] = spark.read.parquet(path).count()
+    return counts
+
+
+if __name__ == "__main__":
+    with spark_job("vivum operations", None) as _spark:
+        sys.stdout.write(f"{operations(_spark, sys.argv[1], Tables(sys.argv[2]))}\n")

@@ -1,0 +1,61 @@
+"""What all jobs have in common: a session for the time of the job, and errors in one sentence."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vivum.core.errors import HostError, UsageError, VivumError
+from vivum.pipeline.session import session
+from vivum.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OURS = re.compile(r"vivum\.[\w.]*\.?(?:UsageError|StorageError|CorruptLogError|HostError): (.*)")
+
+
+@contextmanager
+def spark_job(name: str, master: str | None, text: Any = None) -> "Iterator[SparkSession]":
+    """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
+    if text is not None:
+        with text.status("starting Spark"):
+            spark = session(name, master=master)
+    else:
+        spark = session(name, master=master)
+    try:
+        yield spark
+    except VivumError:
+        raise
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        raise spark_error(error) from error
+    finally:
+        spark.stop()
+
+
+def spark_error(error: Exception) -> VivumError:
+    """Find the one sentence in an error of Spark: ours if it began with us, else its first line."""
+    told = str(error)
+    found = _OURS.findall(told)
+    if found:
+        return StorageError(found[-1].strip())
+    first = next((line.strip() for line in told.splitlines() if line.strip()), type(error).__name__)
+    return HostError(f"Spark failed: {first[:300]}")
+
+
+def check_writable(directory: Path) -> None:
+    """Refuse, before any work, an output that cannot be written."""
+    parent = directory
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise UsageError(f"cannot write {directory}: {parent} is not a directory; choose another output")
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except OSError as error:
+        raise StorageError(f"cannot write {directory}: {error.strerror}; choose another output") from error

@@ -1,0 +1,110 @@
+"""Silver: payloads decoded by their topic's type, each message once, with an event time.
+
+One table for each type. A payload that is not of its type goes to the quarantine with the reason and is counted;
+nothing is dropped. A message that is recorded twice (two recorders, a replay) is kept once, as long as its copies come
+within `WATERMARK` of each other by the time of sending.
+
+    spark-submit -m vivum.pipeline.jobs.silver TABLES
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyspark.sql import DataFrame, SparkSession, types
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.tables import MESSAGE_KEY, RAW, Tables
+from vivum.pipeline.typed import PayloadDecoder, spark_struct
+from vivum.storage.topic_types import TopicTypes, TypeDescription
+
+WATERMARK = "10 minutes"
+_ENVELOPE = [field for field in RAW if field.name != "payload"]
+
+
+def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK) -> dict[str, dict[str, int]]:
+    """Take what is new in bronze. Returns the rows of each type, and how many of them were refused."""
+    if not tables.there("bronze", "deliveries"):
+        raise UsageError(f"{tables.folder} has no bronze table; run `vivum pipeline run bronze` first")
+    check_writable(tables.folder)
+    by_type: dict[str, tuple[TypeDescription, list[str]]] = {}
+    for topic, description in TopicTypes.read(tables.folder / "bronze").types.items():
+        if description is not None:
+            known = by_type.setdefault(description.name, (description, []))
+            known[1].append(topic)
+    return {name: _one_type(spark, tables, *found, watermark) for name, found in sorted(by_type.items())}
+
+
+def _one_type(
+    spark: SparkSession, tables: Tables, description: TypeDescription, topics: list[str], watermark: str
+) -> dict[str, int]:
+    raw = spark.readStream.schema(_bronze_schema()).parquet(tables.path("bronze", "deliveries"))
+    decoded = decode(raw.filter(F.col("topic").isin(topics)), description)
+    once = decoded.withWatermark("event_time", watermark).dropDuplicatesWithinWatermark(list(MESSAGE_KEY))
+    counts = {"rows": 0, "refused": 0}
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        try:
+            # A batch that is done again after a crash writes the same folder again.
+            good, bad = batch.filter("refused is null"), batch.filter("refused is not null")
+            _write(good.drop("refused", "payload"), tables.path("silver", description.name), number)
+            refused = bad.count()
+            if refused:
+                kept = bad.drop("value").withColumnRenamed("refused", "reason")
+                _write(kept, tables.path("silver", "quarantine", description.name), number)
+            counts["rows"] += batch.count() - refused
+            counts["refused"] += refused
+        finally:
+            batch.unpersist()
+
+    query = (
+        once.writeStream.foreachBatch(write)
+        .option("checkpointLocation", tables.path("checkpoints", f"silver-{description.name}"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return counts
+
+
+def _bronze_schema() -> types.StructType:
+    return types.StructType([*RAW, types.StructField("date", types.DateType())])
+
+
+def _write(rows: DataFrame, path: str, number: int) -> None:
+    rows.write.mode("overwrite").parquet(str(Path(path) / f"batch={number}"))
+
+
+def decode(raw: DataFrame, description: TypeDescription) -> DataFrame:
+    """Give raw deliveries their `value`, or the reason why there is none, and the `event_time` of their sending."""
+    more = [
+        types.StructField("value", spark_struct(description)),
+        types.StructField("refused", types.StringType()),
+        types.StructField("payload", types.BinaryType()),
+    ]
+    schema = types.StructType([*_ENVELOPE, *more])
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        decoder = PayloadDecoder(description, arrow_schema.field("value").type)
+        for batch in batches:
+            payload = batch.column("payload").cast(pyarrow.binary())
+            value, refused = decoder.columns(payload)
+            columns = [batch.column(field.name) for field in _ENVELOPE]
+            # A payload is kept beside its reason alone.
+            kept = pyarrow.compute.if_else(pyarrow.compute.is_null(refused), None, payload)
+            yield pyarrow.RecordBatch.from_arrays([*columns, value, refused, kept], schema=arrow_schema)
+
+    event_time = F.timestamp_micros(F.expr("sent_ns div 1000"))
+    return raw.select(*RAW.fieldNames()).mapInArrow(work, schema).withColumn("event_time", event_time)
+
+
+if __name__ == "__main__":
+    with spark_job("vivum silver", None) as _spark:
+        sys.stdout.write(f"{silver(_spark, Tables(sys.argv[1]))}\n")

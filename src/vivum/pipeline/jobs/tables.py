@@ -1,0 +1,48 @@
+"""Where the tables of the pipeline are, below one folder, and the schemas that they have.
+
+bronze/deliveries      raw deliveries, by date and topic
+bronze/types.json      the types of the topics, from the log
+silver/<Type>          typed, each message once
+silver/quarantine      payloads that are not of their type, with the reason
+gold/<name>            what people look at
+checkpoints/<job>      how far each job is
+"""
+
+from pathlib import Path
+
+from pyspark.sql import types
+
+RAW = types.StructType(
+    [
+        types.StructField("offset", types.LongType(), False),
+        types.StructField("topic", types.StringType(), False),
+        types.StructField("sender", types.LongType(), False),
+        types.StructField("incarnation", types.LongType(), False),
+        types.StructField("sequence", types.LongType(), False),
+        types.StructField("view", types.LongType(), False),
+        types.StructField("position", types.LongType(), True),
+        types.StructField("sent_ns", types.LongType(), False),
+        types.StructField("delivered_ns", types.LongType(), False),
+        types.StructField("payload", types.BinaryType(), False),
+    ]
+)
+"""What bronze keeps: the columns of a log."""
+
+MESSAGE_KEY = ("topic", "sender", "incarnation", "sequence")
+"""What makes a message the same message."""
+
+
+class Tables:
+    """The folder of all tables."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder).absolute()
+
+    def path(self, *names: str) -> str:
+        """Return the place of a table."""
+        return str(self.folder.joinpath(*names))
+
+    def there(self, *names: str) -> bool:
+        """Tell whether a table exists."""
+        folder = self.folder.joinpath(*names)
+        return folder.is_dir() and any(folder.iterdir())

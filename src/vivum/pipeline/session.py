@@ -1,0 +1,98 @@
+"""A Spark session that is ready for Vivum, on this machine unless told otherwise."""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vivum.core.errors import HostError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_LEAST = 17
+MEMORY = "2g"
+"""Memory of the driver, which on one machine does all the work."""
+
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
+
+def session(
+    name: str = "vivum",
+    *,
+    master: str | None = None,
+    memory: str = MEMORY,
+    settings: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """Return a Spark session with `format("vivum")`, quiet logs, and this Python for its workers.
+
+    `master` is `local[*]` if not given. A session that runs already is used, whatever it was made with. Raises
+    `HostError` in one sentence where Java is missing, `UsageError` where PySpark is.
+    """
+    builder = _spark_session().builder.appName(name)
+    if _spark_session().getActiveSession() is None:
+        find_java()
+    where = master or "local[*]"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Hostnames of machines in containers often lead nowhere.
+    if where.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    ours = {
+        "spark.master": where,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -XX:+UseParallelGC",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "vivum-warehouse"),
+        "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    for key, value in {**ours, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    # PySpark would print every failed query as JSON, beside the exception that it raises.
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    spark: SparkSession = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: "SparkSession") -> None:
+    """Teach a session `format("vivum")`: read and readStream."""
+    from vivum.pipeline.source import VivumSource
+
+    # The source takes filters; Spark refuses such a source while this is off.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(VivumSource)
+
+
+def find_java() -> Path:
+    """Return the Java that Spark will use. Raises `HostError` if there is none, or an old one."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin/java") if home else shutil.which("java")
+    advice = "install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set JAVA_HOME to yours"
+    if not found or not os.access(found, os.X_OK):
+        where = f"JAVA_HOME={home}" if home else "PATH"
+        raise HostError(f"Spark needs Java {JAVA_LEAST} or later, and there is none in {where}; {advice}")
+    told = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    if match is None or int(match[1]) < JAVA_LEAST:
+        version = match[1] if match else "of unknown version"
+        raise HostError(f"Spark needs Java {JAVA_LEAST} or later, and {found} is Java {version}; {advice}")
+    return Path(found)
+
+
+def _spark_session() -> "type[SparkSession]":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError("the pipeline needs PySpark; install it with: pip install 'vivum[spark]'") from error
+    return SparkSession

@@ -1,0 +1,254 @@
+"""The bytes of a segment log: segments of checked Arrow batches, and the index beside each.
+
+Follows DESIGN section 14 and `docs/design/segment-log.md`. Knows bytes alone: no files, no clock, no policy.
+
+    segment   header (64 bytes), then batches
+    batch     header (64 bytes), then an Arrow IPC record batch of `log_schema()`, padded to 64 bytes
+    index     header (64 bytes), then one entry for each batch
+
+Every header has a CRC-32, every body an XXH3 (64 bits). So a batch is there whole, or it is not there: what a crash
+cut off cannot be taken for data, and no byte can change unseen.
+
+Invariants: offsets inside a segment are contiguous; a segment has at most `SEGMENT_ROWS_MAX` of them, so the
+name of a segment alone reserves the offsets that it may use.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from vivum.core.errors import UsageError
+from vivum.storage.errors import CorruptLogError
+from vivum.storage.trace_schema import arrow
+
+FORMAT_VERSION = 1
+"""Version of segments and indexes. Raised when an older reader would misread them."""
+
+ALIGNMENT = 64
+"""Bodies begin and end on such a boundary: Arrow reads them in place, without a copy."""
+
+SEGMENT_ROWS_MAX = 1 << 24
+"""Rows of a segment. A writer that finds a segment without an end goes on behind all that it could have held."""
+
+_SEGMENT_MAGIC = b"VIVUMSEG"
+_INDEX_MAGIC = b"VIVUMIDX"
+_BATCH_MAGIC = b"VBAT"
+_SEGMENT = Struct("<8sI4xqq28xI")
+_BATCH = Struct("<4sIQQqqQQ4xI")
+_INDEX = Struct("<8sIIqqqqqII")
+_ENTRY = Struct("<QQIqqQQ")
+HEADER_BYTES = 64
+assert _SEGMENT.size == _BATCH.size == _INDEX.size == HEADER_BYTES
+
+COLUMNS = (
+    "offset",
+    "topic",
+    "sender",
+    "incarnation",
+    "sequence",
+    "view",
+    "position",
+    "sent_ns",
+    "delivered_ns",
+    "payload",
+)
+"""The columns of a log. `position` is the place in the topic's total order, null where the topic has none."""
+
+
+class BatchEntry(NamedTuple):
+    """Where one batch lies, and what is in it. `at` is the place of its header in the file."""
+
+    at: int
+    first_offset: int
+    rows: int
+    delivered_ns_min: int
+    delivered_ns_max: int
+    body_bytes: int
+    payload_bytes: int
+
+    @property
+    def stop_offset(self) -> int:
+        """The offset behind its last row."""
+        return self.first_offset + self.rows
+
+    @property
+    def stop(self) -> int:
+        """The place behind its padding, where the next batch begins."""
+        return self.body_stop + -self.body_bytes % ALIGNMENT
+
+    @property
+    def body_stop(self) -> int:
+        """The place behind the last byte of its body."""
+        return self.at + HEADER_BYTES + self.body_bytes
+
+
+class SegmentSummary(NamedTuple):
+    """What is in a segment, without its batches: enough to plan by."""
+
+    first_offset: int
+    stop_offset: int
+    bytes: int
+    delivered_ns_min: int
+    delivered_ns_max: int
+
+
+def log_schema() -> Any:
+    """Make the Arrow schema of a log. Plain types that Spark reads; times are nanoseconds since 1970."""
+    pyarrow = arrow()
+    types = {"topic": pyarrow.string(), "payload": pyarrow.binary()}
+    return pyarrow.schema(
+        [pyarrow.field(name, types.get(name, pyarrow.int64()), nullable=name == "position") for name in COLUMNS]
+    )
+
+
+def segment_name(first_offset: int) -> str:
+    """Name a segment's file: sorting by name sorts by offset."""
+    return f"{first_offset:020}.segment"
+
+
+def _checksum(body: Any) -> int:
+    """Return the checksum of a body: XXH3, 64 bits, at the speed of memory."""
+    try:
+        from xxhash import xxh3_64_intdigest
+    except ImportError as error:
+        raise UsageError("logs need xxhash; install it with: pip install 'vivum[spark]'") from error
+    return int(xxh3_64_intdigest(body))
+
+
+def _sealed(packed: bytes) -> bytes:
+    """Put the checksum into the last four bytes of a header."""
+    return packed[:-4] + crc32(packed[:-4]).to_bytes(4, "little")
+
+
+def _is_sealed(header: Any) -> bool:
+    return crc32(header[:-4]) == int.from_bytes(header[-4:], "little")
+
+
+def segment_header(first_offset: int, created_ns: int) -> bytes:
+    """Make the first bytes of a segment."""
+    return _sealed(_SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, first_offset, created_ns, 0))
+
+
+def read_segment_header(data: Any, path: str) -> int:
+    """Return the first offset that a segment's header names."""
+    if len(data) < HEADER_BYTES or not _is_sealed(data[:HEADER_BYTES]) or bytes(data[:8]) != _SEGMENT_MAGIC:
+        raise CorruptLogError(f"{path} is not a segment of a log, or its first {HEADER_BYTES} bytes are damaged")
+    _, version, first_offset, _, _ = _SEGMENT.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise CorruptLogError(f"{path} has format {version}, this Vivum reads {FORMAT_VERSION}; update Vivum")
+    return int(first_offset)
+
+
+def encode_batch(batch: Any, at: int) -> tuple[BatchEntry, bytes, Any, bytes]:
+    """Make header, body and padding of a batch that will lie at this place. The body is not copied."""
+    pyarrow = arrow()
+    body = batch.serialize()
+    # The padding is behind the checksum: nothing reads it, so nothing depends on it.
+    padding = bytes(-body.size % ALIGNMENT)
+    span = pyarrow.compute.min_max(batch.column("delivered_ns")).as_py()
+    payload = batch.column("payload")
+    first_offset = batch.column("offset")[0].as_py()
+    entry = BatchEntry(at, first_offset, len(batch), span["min"], span["max"], body.size, payload.nbytes)
+    header = _BATCH.pack(
+        _BATCH_MAGIC,
+        entry.rows,
+        entry.body_bytes,
+        entry.first_offset,
+        entry.delivered_ns_min,
+        entry.delivered_ns_max,
+        entry.payload_bytes,
+        _checksum(body),
+        0,
+    )
+    return entry, _sealed(header), body, padding
+
+
+def read_batch_header(data: Any, at: int) -> tuple[BatchEntry, int] | None:
+    """Return the entry and the body's checksum of the header at this place, or None if there is none."""
+    header = data[at : at + HEADER_BYTES]
+    if len(header) < HEADER_BYTES or not _is_sealed(header) or header[:4] != _BATCH_MAGIC:
+        return None
+    _, rows, body_bytes, first_offset, low, high, payload_bytes, checksum, _ = _BATCH.unpack(header)
+    return BatchEntry(at, first_offset, rows, low, high, body_bytes, payload_bytes), checksum
+
+
+def decode_batch(data: Any, at: int, schema: Any, path: str) -> Any:
+    """Return the Arrow batch whose header is at this place, checked; its columns point into `data`."""
+    found = read_batch_header(data, at)
+    if found is None:
+        raise CorruptLogError(f"{path} is damaged at byte {at}: no header of a batch is there")
+    entry, checksum = found
+    body = data[at + HEADER_BYTES : entry.body_stop]
+    if len(body) < entry.body_bytes or _checksum(body) != checksum:
+        raise CorruptLogError(
+            f"{path} is damaged: the batch of offsets {entry.first_offset} to {entry.stop_offset - 1} "
+            f"at byte {at} does not have its checksum"
+        )
+    pyarrow = arrow()
+    return pyarrow.ipc.read_record_batch(pyarrow.py_buffer(body), schema)
+
+
+def scan_batches(data: Any, at: int = HEADER_BYTES, *, checked: bool = False) -> Iterator[BatchEntry]:
+    """List whole batches from this place on, up to the first that is not. With `checked`, bodies are read too."""
+    size = len(data)
+    while True:
+        found = read_batch_header(data, at)
+        if found is None or found[0].stop > size:
+            return
+        entry, checksum = found
+        if checked and _checksum(data[at + HEADER_BYTES : entry.body_stop]) != checksum:
+            return
+        yield entry
+        at = entry.stop
+
+
+def find_batch(data: Any, at: int) -> BatchEntry | None:
+    """Find the next whole batch behind damage: batches begin on multiples of 64."""
+    at += -at % ALIGNMENT
+    while at + HEADER_BYTES <= len(data):
+        if data[at : at + 4] == _BATCH_MAGIC:
+            for entry in scan_batches(data, at, checked=True):
+                return entry
+        at += ALIGNMENT
+    return None
+
+
+def summary_of(first_offset: int, entries: Sequence[BatchEntry]) -> SegmentSummary:
+    """Sum up a segment from its batches."""
+    if not entries:
+        return SegmentSummary(first_offset, first_offset, HEADER_BYTES, 0, 0)
+    return SegmentSummary(
+        first_offset,
+        entries[-1].stop_offset,
+        entries[-1].stop,
+        min(each.delivered_ns_min for each in entries),
+        max(each.delivered_ns_max for each in entries),
+    )
+
+
+def encode_index(first_offset: int, entries: Sequence[BatchEntry]) -> bytes:
+    """Make the index of a segment that will not grow any more."""
+    body = b"".join(_ENTRY.pack(*each) for each in entries)
+    summary = summary_of(first_offset, entries)
+    header = _INDEX.pack(_INDEX_MAGIC, FORMAT_VERSION, len(entries), *summary, crc32(body), 0)
+    return _sealed(header) + body
+
+
+def read_index_summary(data: bytes) -> SegmentSummary | None:
+    """Return the summary in the header of an index, or None if it is damaged: then the segment itself tells."""
+    if len(data) < HEADER_BYTES or not _is_sealed(data[:HEADER_BYTES]) or data[:8] != _INDEX_MAGIC:
+        return None
+    _, version, _, *numbers, _, _ = _INDEX.unpack_from(data)
+    return SegmentSummary(*numbers) if version == FORMAT_VERSION else None
+
+
+def decode_index(data: bytes) -> list[BatchEntry] | None:
+    """Return the entries of an index, or None if it is damaged."""
+    if read_index_summary(data) is None:
+        return None
+    _, _, count, *_, body_crc, _ = _INDEX.unpack_from(data)
+    body = data[HEADER_BYTES:]
+    if len(body) != count * _ENTRY.size or crc32(body) != body_crc:
+        return None
+    return [BatchEntry(*numbers) for numbers in _ENTRY.iter_unpack(body)]

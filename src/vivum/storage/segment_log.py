@@ -1,0 +1,350 @@
+"""A log of recorded messages: appended to by one writer, read by many, whole after every crash.
+
+    with SegmentLog("out/log", fsync="interval") as log:
+        log.declare("/swx/NESN", Quote)
+        log.append([RecordedRun(...), ...])
+
+What can be lost. `append` returns when the bytes are with the kernel, so the death of the process loses nothing that
+was appended. When the machine dies: with `fsync="always"` nothing that was appended; with `"interval"` what came since
+the last force, `fsync_interval_ns` ago or a little more while `append` or `sync_if_due` is called; with `"none"` what
+the kernel had not written by itself, about 30 s on Linux.
+
+Offsets rise by one from row to row and are never used twice. After a crash they jump: the new writer begins behind
+all offsets that the old one could have given to anybody.
+
+Invariants: an `append` is in the log whole or not at all, also on a full disk. A segment with an index does not
+change any more. There is one writer: a second one is refused.
+"""
+
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from vivum.core.errors import UsageError
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.storage.errors import CorruptLogError, StorageError
+from vivum.storage.runs import RecordedRun, batch_of_runs
+from vivum.storage.segment_files import LOCK_FILE, SegmentFile, find_segments, force_directory, write_whole
+from vivum.storage.segment_format import (
+    HEADER_BYTES,
+    SEGMENT_ROWS_MAX,
+    BatchEntry,
+    encode_batch,
+    encode_index,
+    find_batch,
+    read_segment_header,
+    scan_batches,
+    segment_header,
+    segment_name,
+)
+from vivum.storage.topic_types import TopicTypes
+
+FSYNC_POLICIES = ("none", "interval", "always")
+FSYNC_INTERVAL_NS = 200 * MILLISECOND
+"""Between two forces under `interval`: what the death of the machine can lose. Less costs more disk work."""
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""A segment is closed before it grows past this, so that retention and readers have pieces to take."""
+
+SEGMENT_AGE_NS = 600 * SECOND
+"""A segment is closed when it is older than this at an append: retention by age has pieces also at low rates."""
+
+
+class SegmentLog:
+    """The writer of a log. Takes the directory for itself until `close()`."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        fsync: str = "interval",
+        fsync_interval_ns: int = FSYNC_INTERVAL_NS,
+        segment_bytes: int = SEGMENT_BYTES,
+        segment_age_ns: int = SEGMENT_AGE_NS,
+        keep_bytes: int | None = None,
+        keep_age_ns: int | None = None,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        if fsync not in FSYNC_POLICIES:
+            raise UsageError(f"fsync={fsync!r} is unknown; policies are {', '.join(FSYNC_POLICIES)}")
+        if segment_bytes < HEADER_BYTES * 2:
+            raise UsageError(f"segment_bytes is {segment_bytes}; it must be at least {HEADER_BYTES * 2}")
+        self.directory = Path(directory)
+        self.damage: list[str] = []
+        """What the writer found broken when it opened the log, and left as it was."""
+        self.bytes_cut = 0
+        """Bytes of torn batches that were cut off when the log was opened."""
+        self._fsync = fsync
+        self._fsync_interval_ns = fsync_interval_ns
+        self._segment_bytes = segment_bytes
+        self._segment_age_ns = segment_age_ns
+        self._keep_bytes = keep_bytes
+        self._keep_age_ns = keep_age_ns
+        self._clock = clock
+        self._file = -1
+        self._entries: list[BatchEntry] = []
+        self._segment_first = 0
+        self._segment_began_ns = 0
+        self._size = 0
+        self._synced_ns = 0
+        self._dirty = False
+        self._lock = -1
+        self._lost = ""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self.next_offset = self._recover()
+            self.types = TopicTypes.read(self.directory)
+        except OSError as error:
+            self._let_go()
+            raise cannot_write_log(self.directory, error) from error
+        except BaseException:
+            self._let_go()
+            raise
+
+    def declare(self, topic: str, message_type: Any) -> None:
+        """Keep a topic's type beside the log, so that readers can give its fields as columns."""
+        self._check_open()
+        if self.types.declare(topic, message_type):
+            try:
+                self.types.write(self.directory)
+            except OSError as error:
+                raise cannot_write_log(self.directory, error) from error
+
+    def append(self, runs: Sequence[RecordedRun]) -> range:
+        """Add messages as one batch; return their offsets. Raises `StorageError` and adds nothing if that fails."""
+        self._check_open()
+        batch = batch_of_runs(runs, self.next_offset)
+        self._note_topics({run.topic for run in runs})
+        if self._file >= 0 and self._must_roll(len(batch)):
+            self._seal()
+            self.retain()
+            # The offsets of the new segment are the same: only its name depends on them.
+        try:
+            if self._file < 0:
+                self._begin()
+            entry, *parts = encode_batch(batch, self._size)
+            self._write(parts, entry.stop - entry.at)
+        except OSError as error:
+            raise cannot_write_log(self.directory, error) from error
+        self._size = entry.stop
+        self._entries.append(entry)
+        self._dirty = True
+        offsets = range(self.next_offset, entry.stop_offset)
+        self.next_offset = entry.stop_offset
+        if self._fsync == "always":
+            self.sync()
+        else:
+            self.sync_if_due()
+        return offsets
+
+    def _note_topics(self, topics: set[str]) -> None:
+        """List new topics beside the log, so that readers know at once what there is."""
+        if not topics <= self.types.types.keys():
+            self.types.note(topics)
+            try:
+                self.types.write(self.directory)
+            except OSError as error:
+                self.types = TopicTypes.read(self.directory)
+                raise cannot_write_log(self.directory, error) from error
+
+    def sync(self) -> None:
+        """Force to the disk what was appended, whatever the policy."""
+        if self._dirty and self._file >= 0:
+            try:
+                os.fdatasync(self._file)
+            except OSError as error:
+                # The kernel forgets what it could not write: a second force would succeed and mean nothing.
+                self._lost = f"forcing it to the disk failed ({error.strerror})"
+                raise cannot_write_log(self.directory, error) from error
+            self._dirty = False
+        self._synced_ns = self._clock()
+
+    def sync_if_due(self) -> None:
+        """Force if the policy is `interval` and it is time. Call it now and then while nothing is appended."""
+        if self._fsync == "interval" and self._dirty and self._clock() - self._synced_ns >= self._fsync_interval_ns:
+            self.sync()
+
+    def retain(self) -> int:
+        """Delete the oldest segments beyond the bounds of size and age; return how many. The newest always stays."""
+        deleted = 0
+        sealed = [each for each in find_segments(self.directory) if each.first_offset != self._segment_first]
+        if self._file < 0:
+            sealed = sealed[:-1]
+        total = self._size + sum(each.bytes_on_disk() for each in sealed)
+        now_ns = self._clock()
+        for segment in sealed:
+            summary = segment.summary()
+            too_large = self._keep_bytes is not None and total > self._keep_bytes
+            too_old = self._keep_age_ns is not None and now_ns - summary.delivered_ns_max > self._keep_age_ns
+            if not too_large and not too_old:
+                break
+            total -= segment.bytes_on_disk()
+            try:
+                segment.delete()
+            except OSError as error:
+                raise cannot_write_log(segment.path, error) from error
+            deleted += 1
+        return deleted
+
+    def close(self) -> None:
+        """Force everything, write the last index, and let go of the directory."""
+        if self._lock < 0:
+            return
+        try:
+            self._seal()
+        finally:
+            self._let_go()
+
+    def __enter__(self) -> "SegmentLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._lock < 0:
+            raise UsageError(f"the log {self.directory} is closed")
+        if self._lost:
+            raise StorageError(f"the log {self.directory} takes nothing any more: {self._lost}; open it again")
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another recorder writes the log {self.directory}; stop it or choose another directory"
+            ) from None
+
+    def _let_go(self) -> None:
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
+
+    def _must_roll(self, rows: int) -> bool:
+        return (
+            self._size >= self._segment_bytes
+            or self.next_offset + rows - self._segment_first > SEGMENT_ROWS_MAX
+            or self._clock() - self._segment_began_ns >= self._segment_age_ns
+        )
+
+    def _begin(self) -> None:
+        """Make the file of a new segment. Its name is on the disk before any of its offsets is given to anybody."""
+        path = self.directory / segment_name(self.next_offset)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._segment_first, self._segment_began_ns = self.next_offset, self._clock()
+        self._size, self._entries = 0, []
+        try:
+            self._write([segment_header(self._segment_first, self._segment_began_ns)], HEADER_BYTES)
+            os.fdatasync(self._file)
+            force_directory(self.directory)
+        except OSError:
+            # No offset of it was used yet: as if it had never been.
+            os.close(self._file)
+            self._file = -1
+            with suppress(OSError):
+                path.unlink()
+            raise
+        self._size = HEADER_BYTES
+        self._synced_ns = self._segment_began_ns
+
+    def _write(self, parts: Sequence[Any], wanted: int) -> None:
+        """Write all parts behind the last whole batch, or cut off what got there and raise."""
+        try:
+            written = os.pwritev(self._file, parts, self._size)
+            if written < wanted:
+                # A write is cut short by a full disk; the second try tells the cause.
+                rest = memoryview(b"".join(parts))
+                while written < wanted:
+                    written += os.pwrite(self._file, rest[written:], self._size + written)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+
+    def _seal(self) -> None:
+        """End the segment: force it, and write its index."""
+        if self._file < 0:
+            return
+        self.sync()
+        try:
+            index = encode_index(self._segment_first, self._entries)
+            write_whole(self._segment().index_path, index)
+        except OSError as error:
+            raise cannot_write_log(self.directory, error) from error
+        os.close(self._file)
+        self._file = -1
+
+    def _segment(self) -> SegmentFile:
+        return SegmentFile(self.directory / segment_name(self._segment_first), self._segment_first)
+
+    def _recover(self) -> int:
+        """Cut torn tails, write missing indexes, and return the first offset that was never given to anybody."""
+        segments = find_segments(self.directory)
+        next_offset = 0
+        for segment in segments:
+            entries = segment.stored_index()
+            if entries is not None:
+                next_offset = entries[-1].stop_offset if entries else segment.first_offset
+                continue
+            self._repair(segment)
+            next_offset = segment.first_offset + SEGMENT_ROWS_MAX
+        if segments and next_offset == segments[-1].first_offset:
+            next_offset += SEGMENT_ROWS_MAX  # An empty segment that was closed: its name is taken.
+        return next_offset
+
+    def _repair(self, segment: SegmentFile) -> None:
+        """Cut off a torn tail. Whole batches behind damage are kept: then it was no crash, and it is told."""
+        with segment.path.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            good = min(size, HEADER_BYTES)
+            entries: list[BatchEntry] = []
+            cut = True
+            if size:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
+                    try:
+                        read_segment_header(data, str(segment.path))
+                        at = HEADER_BYTES
+                        while True:
+                            entries += scan_batches(data, at, checked=True)
+                            good = entries[-1].stop if entries else HEADER_BYTES
+                            found = find_batch(data, good + 1)
+                            if found is None:
+                                break
+                            self.damage.append(
+                                f"{segment.path} is damaged between bytes {good} and {found.at}; the rest is kept"
+                            )
+                            at = found.at
+                    except CorruptLogError as error:
+                        if find_batch(data, HEADER_BYTES) is not None:
+                            self.damage.append(str(error))
+                            cut = False
+                        else:
+                            good = 0
+            if not cut:
+                return
+            if good < size:
+                self.bytes_cut += size - good
+                file.truncate(good)
+            if good == 0:
+                # Not even the header got there. The name alone tells which offsets are taken.
+                file.write(segment_header(segment.first_offset, self._clock()))
+            file.flush()
+            os.fsync(file.fileno())
+        write_whole(segment.index_path, encode_index(segment.first_offset, entries))
+
+
+def cannot_write_log(path: Path, error: OSError) -> StorageError:
+    """Say in one sentence that a log could not be written."""
+    cause = error.strerror or str(error)
+    return StorageError(f"cannot write the log {path}: {cause}; make room or choose a directory that can be written")

@@ -1,0 +1,117 @@
+"""The audit finds what the checkers find, in the same histories."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from planted.planted import CORRECT, VIOLATIONS, Planted
+from vivum.checkers.checker import Violation
+from vivum.checkers.registry import CheckerSet, check_history, make_checkers
+from vivum.cli.app import main
+from vivum.core.errors import UsageError
+from vivum.observe.trace import TraceRecord
+from vivum.pipeline.audit import CHECKS, audit
+from vivum.pipeline.audit.screen import screened
+from vivum.pipeline.audit.tables import TraceTables
+from vivum.storage.errors import StorageError
+from vivum.storage.traces import TraceWriter, read_trace
+
+pytestmark = pytest.mark.slow
+
+PLANTED = {make.__name__: make() for make in VIOLATIONS + CORRECT}
+APART = 1000
+"""Between the node ids, and the groups, of one history and the next, so that all fit into one trace."""
+
+
+def write(directory: Path, records: list[TraceRecord], label: str = "sim", **more: Any) -> Path:
+    with TraceWriter(directory, label, **more) as trace:
+        for record in records:
+            trace(record)
+    return directory
+
+
+def moved(record: TraceRecord, number: int) -> TraceRecord:
+    """The same record with nodes and groups of its own. Times stay: they are compared nowhere."""
+    by = APART * number
+    changes: dict[str, Any] = {
+        name: getattr(record, name) + by for name in ("node", "group", "sender") if getattr(record, name, 0)
+    }
+    if hasattr(record, "members"):
+        lives = [each.split(".") for each in record.members]
+        changes["members"] = tuple(f"{int(node) + by}.{incarnation}" for node, incarnation in lives)
+    return msgspec.structs.replace(record, **changes)
+
+
+@pytest.fixture(scope="module")
+def judged(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Violation]]:
+    """What the audit found in one trace of all histories, by history: Spark starts its jobs once, not 33 times."""
+    directory = tmp_path_factory.mktemp("audit") / "trace"
+    every = [moved(record, number) for number, each in enumerate(PLANTED.values(), 1) for record in each.records]
+    verdict = audit(write(directory, every), spark)
+    assert verdict.records == len(every)
+    assert verdict.violation_count == len(verdict.violations)
+    names = list(PLANTED)
+    found: dict[str, list[Violation]] = {name: [] for name in names}
+    for each in verdict.violations:
+        number = each.witnesses[0].node // APART
+        back = tuple(moved(witness, -number) for witness in each.witnesses)
+        found[names[number - 1]].append(Violation(each.checker, each.what, back))
+    return found
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_audit_catches_what_the_checkers_catch_with_the_same_witnesses(judged, name):
+    planted: Planted = PLANTED[name]
+    assert {each.checker for each in judged[name]} == planted.caught_by & CHECKS.keys()
+    for check in planted.caught_by & CHECKS.keys():
+        mine = [each.witnesses for each in judged[name] if each.checker == check]
+        theirs = [each.witnesses for each in check_history(planted.records, [check])]
+        assert mine == theirs
+
+
+def test_every_check_has_a_planted_violation() -> None:
+    assert {each.checker for each in PLANTED.values()} >= CHECKS.keys()
+
+
+def test_the_screen_lets_plain_histories_pass_and_nothing_that_breaks_a_guarantee(spark, tmp_path):
+    names = list(PLANTED)
+    every = [moved(record, number) for number, each in enumerate(PLANTED.values(), 1) for record in each.records]
+    basic, order = (
+        {names[group // APART - 1] for group in groups}
+        for groups in screened(TraceTables(spark, write(tmp_path / "trace", every)))
+    )
+    for name, planted in PLANTED.items():
+        if planted.caught_by & {"no_duplicate", "no_creation", "fifo", "virtual_synchrony"}:
+            assert name in basic
+        if "total_order" in planted.caught_by:
+            assert name in order
+    assert not {"everything_in_order", "late_joiner", "survivors_agree"} & basic
+    assert "everything_in_order" not in order
+
+
+def test_a_simulated_run_is_judged_alike_and_only_for_what_it_promised(spark, tmp_path):
+    assert main(["sim", "run", "split", "--trace", str(tmp_path / "trace"), "--json"]) == 0
+    assert audit(tmp_path / "trace", spark).counts == {"no_duplicate": 0, "no_creation": 0, "fifo": 0}
+    names = ["no_creation", "fifo", "total_order", "virtual_synchrony"]
+    checkers = CheckerSet(make_checkers(names))
+    for record in read_trace(tmp_path / "trace"):
+        checkers(record)
+    checkers.finish()
+    assert checkers.violation_count > 0
+    verdict = audit(tmp_path / "trace", spark, checks=names, out=tmp_path / "violations")
+    assert verdict.counts == checkers.counts()
+    assert spark.read.parquet(str(tmp_path / "violations")).count() == verdict.violation_count
+
+
+def test_what_is_no_trace_is_told_in_one_sentence(spark, tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read the trace .*: No such file"):
+        audit(tmp_path / "nowhere", spark)
+    with pytest.raises(StorageError, match="holds no trace"):
+        audit(tmp_path, spark)
+    (tmp_path / "sim-000000.parquet").write_bytes(b"no Parquet")
+    with pytest.raises(StorageError, match="cannot read the trace"):
+        audit(tmp_path, spark)
+    with pytest.raises(UsageError, match="there is no check 'order'; checks are no_duplicate"):
+        audit(tmp_path, spark, checks=["order"])

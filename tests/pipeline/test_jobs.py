@@ -1,0 +1,114 @@
+"""Bronze, silver and gold, from one recorded day."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recorded.exchange import NINE, SECOND_NS, write_exchange
+from vivum.cli.app import main
+from vivum.core.errors import UsageError, VivumError
+from vivum.pipeline.jobs.bronze import bronze
+from vivum.pipeline.jobs.market import market
+from vivum.pipeline.jobs.operations import operations
+from vivum.pipeline.jobs.silver import silver
+from vivum.pipeline.jobs.surveillance import surveillance
+from vivum.pipeline.jobs.tables import Tables
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_log import SegmentLog
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def day(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tables of the day, and what each job answered."""
+    folder = tmp_path_factory.mktemp("day")
+    write_exchange(folder / "log")
+    tables = Tables(str(folder / "tables"))
+    answers = {"bronze": bronze(spark, str(folder / "log"), tables), "silver": silver(spark, tables)}
+    return folder, tables, answers
+
+
+def test_bronze_keeps_every_delivery_once_by_date_and_topic(spark, day):
+    folder, tables, answers = day
+    rows = spark.read.parquet(tables.path("bronze", "deliveries"))
+    assert rows.count() == answers["bronze"]["rows"] == rows.select("offset").distinct().count()
+    assert {row.topic for row in rows.select("topic").distinct().collect()} == {
+        "/swx/quotes", "/swx/trades", "/swx/orders",
+    }  # fmt: skip
+    assert str(rows.first().date) == "2025-11-15"
+    # Nothing new: nothing done. Something new: only that.
+    assert bronze(spark, str(folder / "log"), tables)["rows"] == 0
+
+
+def test_silver_keeps_each_message_once_and_puts_bad_ones_into_quarantine(spark, day):
+    _, tables, answers = day
+    assert answers["silver"]["MarketTrade"] == {"rows": 8, "refused": 1}
+    trades = spark.read.parquet(tables.path("silver", "MarketTrade"))
+    assert trades.filter("value.price = 102.0").count() == 1
+    bad = spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).collect()
+    assert [(bytes(row.payload), "malformed" in row.reason) for row in bad] == [(b"\xc1garbage", True)]
+
+
+def test_bars_have_open_high_low_close_volume_and_spread(spark, day):
+    _, tables, _ = day
+    market(spark, tables)
+    rows = spark.read.parquet(tables.path("gold", "bars")).filter("symbol = 'NESN'").orderBy("start", "width").collect()
+    found = [(row.width, row.open, row.high, row.low, row.close, row.volume, row.spread) for row in rows]
+    assert found == [
+        ("1min", 100.0, 103.0, 99.0, 101.0, 40, 1.0),
+        ("1s", 100.0, 103.0, 99.0, 101.0, 40, 1.0),
+        ("1min", 102.0, 102.0, 102.0, 102.0, 5, None),
+        ("1s", 102.0, 102.0, 102.0, 102.0, 5, None),
+    ]
+
+
+def test_surveillance_finds_each_planted_pattern_and_nobody_else(spark, day):
+    _, tables, _ = day
+    counts = surveillance(spark, tables)
+    assert counts == {"wash_trade": 2, "quote_stuffing": 1, "layering": 1, "front_running": 1}
+    rows = spark.read.parquet(tables.path("gold", "alerts")).collect()
+    assert {row.who for row in rows} == {"washer", "left and right", "stuffer", "layerer", "runner"}
+    (wash,) = [row for row in rows if row.who == "left and right"]
+    assert (wash.first_ns, wash.last_ns) == (NINE + 71 * SECOND_NS, NINE + 80 * SECOND_NS)
+
+
+def test_operations_sums_up_a_trace(spark, tmp_path):
+    assert main(["sim", "run", "quickstart", "--trace", str(tmp_path / "trace"), "--json"]) == 0
+    tables = Tables(str(tmp_path / "tables"))
+    operations(spark, str(tmp_path / "trace"), tables)
+    groups = spark.read.parquet(tables.path("gold", "operations_groups"))
+    nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
+    trace = spark.read.parquet(str(tmp_path / "trace"))
+    assert groups.agg({"deliveries": "sum"}).first()[0] == trace.filter("kind = 'message_delivered'").count()
+    assert nodes.agg({"datagrams_lost": "sum"}).first()[0] == trace.filter("kind = 'frame_dropped'").count() > 0
+    assert nodes.agg({"repairs": "sum"}).first()[0] > 0
+    assert groups.filter("latency_us_p50 > latency_us_p99 or latency_us_p50 <= 0").count() == 0
+
+
+def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
+    tables = Tables(str(tmp_path / "tables"))
+    with pytest.raises(UsageError, match="has no bronze table; run `vivum pipeline run bronze` first"):
+        silver(spark, tables)
+    with pytest.raises(UsageError, match="has neither MarketTrade nor MarketQuote in silver"):
+        market(spark, tables)
+    (tmp_path / "file").touch()
+    with SegmentLog(tmp_path / "log") as log:
+        log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [b"x"])])
+    with pytest.raises(VivumError, match=r"cannot write .*: .* is not a directory; choose another output"):
+        bronze(spark, str(tmp_path / "log"), Tables(str(tmp_path / "file" / "tables")))
+    assert not tables.folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "bronze"], "bronze needs a log; give --log DIR"),
+        (["run", "operations"], "operations needs traces"),
+        (["run", "bronze", "--log", "/nowhere"], "cannot read the log /nowhere: No such file or directory"),
+    ],
+)
+def test_wrong_use_of_the_command_costs_no_spark(words, told, capsys, tmp_path: Path):
+    assert main(["pipeline", *words, "--tables", str(tmp_path)]) in (1, 2)
+    assert told in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""Recording and replaying real topics: real processes, real sockets."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vivum
+from vivum.live.messages import schema_of
+from vivum.pipeline.recorder import schema_of_type, type_of_schema
+from vivum.storage.segment_reader import LogReader
+from vivum.storage.topic_types import TopicTypes
+
+pytestmark = pytest.mark.slow
+
+MESSAGES = 500
+
+
+class Tick(vivum.Message):
+    symbol: str
+    price: float
+    sizes: list[int]
+    note: str | None = None
+
+
+@pytest.fixture
+def domain(request: pytest.FixtureRequest) -> str:
+    return f"{request.node.name[:40]}-{os.getpid()}"
+
+
+def start(*words: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "vivum.cli", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    return [row for batch in LogReader(directory).batches(0, 1 << 62) for row in batch.to_pylist()]
+
+
+async def publish(node: vivum.NodeHandle, members: int) -> None:
+    ticks = await node.enter("/swx/NESN", Tick)
+    raw = await node.enter("/swx/raw", bytes)
+    await ticks.wait_for_members(members)
+    await raw.wait_for_members(members)
+    for number in range(MESSAGES):
+        await ticks.send(Tick("NESN", float(number), [number]))
+        await raw.send(str(number).encode())
+    await ticks.flush()
+    await raw.flush()
+
+
+def test_a_recorder_process_records_every_message_once_with_its_type(domain, tmp_path):
+    async def scene() -> dict[str, Any]:
+        async with vivum.connect(domain) as node:
+            recorder = start("record", "/swx/**", "--to", str(tmp_path), "--domain", domain, "--count",
+                             str(2 * MESSAGES), "--json")  # fmt: skip
+            await asyncio.wait_for(publish(node, 2), 60)
+            return await asyncio.to_thread(answer, recorder)
+
+    report = asyncio.run(scene())
+    assert (report["recorded"], report["missed"], report["topics"]) == (2 * MESSAGES, 0, 2)
+    found = rows(tmp_path)
+    assert [row["offset"] for row in found] == list(range(2 * MESSAGES))
+    raw = [row for row in found if row["topic"] == "/swx/raw"]
+    assert [row["payload"] for row in raw] == [str(number).encode() for number in range(MESSAGES)]
+    assert [row["sequence"] - raw[0]["sequence"] for row in raw] == list(range(MESSAGES))
+    assert all(row["delivered_ns"] > 0 and row["sent_ns"] > 0 and row["view"] > 0 for row in found)
+    description = TopicTypes.read(tmp_path).types["/swx/NESN"]
+    assert description is not None
+    assert [field.name for field in description.fields] == ["symbol", "price", "sizes", "note"]
+
+
+def test_ctrl_c_ends_a_recorder_in_order_and_a_replay_gives_the_log_again(domain, tmp_path):
+    async def scene() -> tuple[int, dict[str, Any], list[Any]]:
+        async with vivum.connect(domain) as node:
+            recorder = start("record", "/swx/**", "--to", str(tmp_path), "--domain", domain)
+            await asyncio.wait_for(publish(node, 2), 60)
+            recorder.send_signal(signal.SIGINT)
+            await asyncio.to_thread(recorder.communicate, timeout=60)
+            ticks = await node.enter("/swx/NESN", Tick, own=False)
+            again = start("replay", str(tmp_path), "--topics", "/swx/NESN", "--speed", "max", "--wait", "1", "--domain",
+                          domain, "--json")  # fmt: skip
+            values = []
+            async with asyncio.timeout(60):
+                async for event in ticks:
+                    values.append(event.value)
+                    if len(values) == MESSAGES:
+                        break
+            return recorder.returncode, await asyncio.to_thread(answer, again), values
+
+    code, report, values = asyncio.run(scene())
+    assert code == 130
+    assert report["sent"] == MESSAGES
+    assert [each.price for each in values] == [float(number) for number in range(MESSAGES)]
+    # The log was closed well: its offsets go on without a jump.
+    assert LogReader(tmp_path).stop_offset() == 2 * MESSAGES
+
+
+def test_a_schema_is_the_same_there_and_back():
+    schema = schema_of(Tick)
+    description = type_of_schema(schema)
+    assert description is not None
+    assert schema_of_type(description) == schema
+    assert type_of_schema('"bytes"') is None
+    assert type_of_schema('["Odd",[["x","dict",false]]]') is None

@@ -1,0 +1,70 @@
+"""Sweeps as Spark jobs."""
+
+from pathlib import Path
+
+import pytest
+
+from vivum.core.errors import UsageError
+from vivum.pipeline.sweep import Sweep
+
+pytestmark = pytest.mark.slow
+
+DESCRIPTION = """
+title = "A small one"
+figures = "none"
+seeds = [1, 2]
+
+[scenario]
+nodes = 3
+protocol = "qsm"
+checkers = []
+
+[[scenario.traffic]]
+senders = 1
+rate = 200
+size = 100
+start = "100ms"
+
+[measure]
+warm_up = "200ms"
+duration = "100ms"
+sample = "10ms"
+
+[[sweep]]
+"traffic.0.rate" = [200, RATE]
+
+[quick]
+sweep = [{ nodes = [3] }]
+"""
+
+
+def description(folder: Path, rate: object) -> Path:
+    path = folder / "small.toml"
+    path.write_text(DESCRIPTION.replace("RATE", str(rate)))
+    return path
+
+
+def test_a_sweep_runs_each_point_once_and_goes_on_where_it_was(spark, tmp_path, monkeypatch):
+    path = description(tmp_path, 400)
+    seen = []
+    report = Sweep(path, tmp_path / "out").run(spark, lambda done, total: seen.append((done, total)))
+    assert (report.points, report.before, report.failed) == (4, 0, {})
+    rates = {(each.axes["traffic.0.rate"], each.seed): each.numbers["rate_median"] for each in report.outcomes}
+    assert set(rates) == {(200, 1), (200, 2), (400, 1), (400, 2)}
+    assert rates[400, 1] > rates[200, 1] > 0
+    again = Sweep(path, tmp_path / "out")
+    next(again.out.glob("*.parquet")).unlink()
+    report = again.run(spark)
+    assert (report.points, report.before, report.failed) == (4, 3, {})
+
+
+def test_a_point_that_fails_twice_is_reported_and_the_others_are_kept(spark, tmp_path):
+    report = Sweep(description(tmp_path, '"nonsense"'), tmp_path / "out").run(spark)
+    assert len(report.outcomes) == 2
+    assert len(report.failed) == 2
+    assert all("nonsense" in point and error for point, error in report.failed.items())
+
+
+def test_a_missing_description_is_told(tmp_path):
+    with pytest.raises(UsageError, match=r"no such experiment; give a file such as experiments/load\.toml"):
+        Sweep(tmp_path / "none.toml", tmp_path)

@@ -1,0 +1,1 @@
+"""Recorded logs for the tests of the pipeline."""
