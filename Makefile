@@ -15,7 +15,7 @@ help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-demo: spark  ## Show what Vivum does, in the terminal, in seconds
+demo: base  ## Show what Vivum does, in the terminal, in seconds
 	@$(BIN)/vivum demo
 
 test: dev  ## Lint, and all tests but the soak: what must pass before a commit

@@ -37,7 +37,7 @@ FOLLOW_PATIENCE_S = 2.0
 MEETING_PATIENCE_NS = 1_500_000_000
 """How much longer a node waits that is not the one at the port where nodes meet."""
 
-WINDOW_SHARE = 3
+WINDOW_SHARE = 2
 """The window takes one part in so many of the receive buffer: the kernel counts more than the payload of a datagram."""
 
 WINDOW_FRAMES_MIN = 16

@@ -17,9 +17,11 @@ Packed = list[tuple[GroupId, int]]
 class Outboxes:
     """One outbox for each group."""
 
-    __slots__ = ("_outboxes", "_ready")
+    __slots__ = ("_cut_to_fill", "_outboxes", "_ready")
 
-    def __init__(self) -> None:
+    def __init__(self, cut_to_fill: bool = True) -> None:
+        """Begin with nothing. With `cut_to_fill` messages are cut so that frames are full."""
+        self._cut_to_fill = cut_to_fill
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
 
@@ -43,7 +45,7 @@ class Outboxes:
             return
         outbox = self._outboxes.get(group)
         if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
+            outbox = self._outboxes[group] = Outbox(group, self._cut_to_fill)
             if not hold:
                 self._ready.append(group)
         outbox.put(first, payloads, size)
@@ -67,7 +69,7 @@ class Outboxes:
         """Queue what waits in an outbox of a group behind what waits of it here."""
         outbox = self._outboxes.get(group)
         if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, cut_to_fill=True)
+            outbox = self._outboxes[group] = Outbox(group, self._cut_to_fill)
             self._ready.append(group)
         outbox.put_all_of(other)
 

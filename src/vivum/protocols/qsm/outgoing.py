@@ -40,6 +40,9 @@ from vivum.wire.kinds import Kind
 ViewKey = tuple[int, int]
 """A region view: region and view."""
 
+FRAME_BYTES_CUT_MAX = 9000
+"""In larger frames what is not filled is a small part, and a message that is cut costs every receiver a join."""
+
 
 class RegionSender:
     """What this node sends into one region view."""
@@ -67,7 +70,7 @@ class RegionSender:
         self.pacer = Pacer(settings)
         # The rate allows the next frame then, and has counted it.
         self.reserved_ns: int | None = None
-        self.outboxes = Outboxes()
+        self.outboxes = Outboxes(settings.frame_bytes_max <= FRAME_BYTES_CUT_MAX)
         # Of messages that are to go into this stream, those included that wait for a frame for several streams.
         self.waiting_bytes = 0
         # Frames for several streams wait for a frame of this one alone, or for a place in its window.
