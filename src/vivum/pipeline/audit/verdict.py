@@ -24,7 +24,7 @@ from vivum.pipeline.audit.creation import no_creation
 from vivum.pipeline.audit.order import total_order
 from vivum.pipeline.audit.screen import screened
 from vivum.pipeline.audit.streams import fifo, no_duplicate
-from vivum.pipeline.audit.tables import INSTALLED, SCHEMA, TraceTables
+from vivum.pipeline.audit.tables import INSTALLED, SCHEMA, SENT, TraceTables
 from vivum.pipeline.audit.views import view_agreement, virtual_synchrony
 from vivum.storage.traces import read_promises, records_at
 
@@ -115,7 +115,7 @@ def _doubtful(tables: TraceTables) -> dict[str, TraceTables | None]:
 
 def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int, list[Any]]:
     """Run one check: its table, how many violations, and the first of them. What is beyond doubt needs none."""
-    if tables is None or (name == "view_agreement" and INSTALLED not in tables.kinds):
+    if tables is None or (name == "view_agreement" and not {INSTALLED, SENT} & tables.kinds):
         return None, 0, []
     found = tables.keep(CHECKS[name](tables))
     first = found.orderBy("at").limit(VIOLATIONS_KEPT_MAX).collect()

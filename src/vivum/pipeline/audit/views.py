@@ -3,7 +3,17 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from vivum.pipeline.audit.tables import INSTALLED, TraceTables, life_column, message_words, violations, witness
+from vivum.pipeline.audit.tables import (
+    INSTALLED,
+    LEFT,
+    SENT,
+    TraceTables,
+    life,
+    life_column,
+    message_words,
+    violations,
+    witness,
+)
 
 
 def view_agreement(tables: TraceTables) -> DataFrame:
@@ -43,7 +53,58 @@ def view_agreement(tables: TraceTables) -> DataFrame:
         views.filter("size(array_distinct(members)) < size(members)"), "view_agreement",
         F.concat(installed, F.lit(", which lists a member twice")), witness("w", "p"),
     )  # fmt: skip
-    return differ.unionByName(falling).unionByName(outside).unionByName(doubled)
+    found = differ.unionByName(falling).unionByName(outside).unionByName(doubled)
+    return found.unionByName(_sent_elsewhere(tables)).unionByName(_delivered_elsewhere(tables))
+
+
+def _sent_elsewhere(tables: TraceTables) -> DataFrame:
+    """Find messages that were sent in another view than the one that their sender installed last in its stay."""
+    kind = F.col("kind")
+    order = Window.partitionBy("g", "s").orderBy("p").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    sent = (
+        tables.judged.filter(kind.isin(SENT, INSTALLED, LEFT))
+        .select(
+            "w", "kind", F.col("position").alias("p"), F.col("group").alias("g"),
+            life("node", "incarnation").alias("s"), F.col("sequence").alias("q"), F.col("view").alias("v"),
+            F.when(kind == INSTALLED, F.col("position")).alias("view_p"),
+            F.when(kind == INSTALLED, F.col("view")).alias("view_v"),
+            F.when(kind == LEFT, F.col("position")).alias("left_p"),
+        )
+        .withColumn("view_p", F.max("view_p").over(order))
+        .withColumn("view_v", F.last("view_v", ignorenulls=True).over(order))
+        .withColumn("left_p", F.max("left_p").over(order))
+        .filter((F.col("kind") == SENT) & (F.col("view_p") > F.coalesce("left_p", F.lit(-1))))
+        .filter("v <> view_v")
+    )  # fmt: skip
+    what = F.concat(
+        life_column("s"), F.lit(" sent "), message_words(), F.lit(" in view "), F.col("v").cast("string"),
+        F.lit(", but it was in view "), F.col("view_v").cast("string"),
+    )  # fmt: skip
+    return violations(sent, "view_agreement", what, witness("w", "view_p"), witness("w", "p"))
+
+
+def _delivered_elsewhere(tables: TraceTables) -> DataFrame:
+    """Find deliveries as of another view than the one that the message was sent in."""
+    order = Window.partitionBy("g", "s").orderBy("p")
+    sends = tables.judged.filter(F.col("kind") == SENT).select(
+        "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("s"),
+        F.col("sequence").alias("q"), F.col("view").alias("v"),
+    )  # fmt: skip
+    # Few rows: one for each view that a sender sent in.
+    spans = (
+        sends.withColumn("before", F.lag("v").over(order))
+        .filter("before is null or before <> v")
+        .withColumn("stop", F.lead("q").over(order))
+        .select("g", "s", F.struct("w", "p", "q", "v", "stop").alias("span"))
+    )
+    wrong = tables.deliveries.join(F.broadcast(spans), ["g", "s"]).filter(
+        "q >= span.q and (span.stop is null or q < span.stop) and v <> span.v and (w <> span.w or p > span.p)"
+    )
+    what = F.concat(
+        life_column("r"), F.lit(" delivered "), message_words(), F.lit(" as one of view "), F.col("v").cast("string"),
+        F.lit(", but it was sent in view "), F.col("span.v").cast("string"),
+    )  # fmt: skip
+    return violations(wrong, "view_agreement", what, witness("span.w", "span.p"), witness("w", "p"))
 
 
 def virtual_synchrony(tables: TraceTables) -> DataFrame:

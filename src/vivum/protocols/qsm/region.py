@@ -306,7 +306,9 @@ class RegionMember:
         if self.own is not None and self.own.next_frame:
             own = self.own
             record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
-            records.append(msgspec.structs.replace(record, reach=own.next_frame))
+            if self._settings.feedback_ranges:
+                record = msgspec.structs.replace(record, reach=own.next_frame)
+            records.append(record)
         return records
 
     def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
