@@ -240,16 +240,6 @@ class RegionSender:
                         return found
         return found
 
-    def kept(self, bounds: Sequence[int], frames_max: int) -> list[tuple[int, bytes]]:
-        """Find kept frames of these ranges, with their numbers, for a member of our own ring that asks."""
-        found: list[tuple[int, bytes]] = []
-        for start, stop in RangeSet.from_bounds(bounds).ranges():
-            for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
-                if len(found) == frames_max:
-                    return found
-                found.append((number, self._frame(number)))
-        return found
-
     def _frame(self, number: int) -> bytes:
         """Find a kept frame; one for several streams gets the label of this one."""
         data = self._frames[number - self.confirmed]

@@ -21,13 +21,13 @@ QUIET_PER_MILLE = 5
 LOSSY_PERIODS = 3
 """So many periods in a row must have such loss: a burst, or a member that slept, is no overload."""
 
-START_PER_MILLE = 1250
+START_PER_MILLE = 1150
 """Growth in a period, until it is too much for the first time. A queue of the network takes what is too much for a few
-milliseconds only, so that all of it is lost: half as much again was seen to end in a storm of repairs."""
+milliseconds only, so that all of it is lost: a quarter more was seen to end in a storm of repairs."""
 
 DECREASE_PER_MILLE = 950
-INCREASE_STEP_PER_MILLE = 2
-INCREASE_PER_MILLE_MAX = 20
+INCREASE_STEP_PER_MILLE = 3
+INCREASE_PER_MILLE_MAX = 30
 """The longer nothing is lost, the faster the rate grows: a little at first, near where it was too much before."""
 
 CEILING_PER_MILLE = 1020
@@ -86,6 +86,11 @@ class RateEstimate:
     def on_lost(self, frames: int) -> None:
         """Count frames that were found missing."""
         self._lost += frames
+
+    def pause(self, now_ns: int, own_frames: int) -> None:
+        """Do not judge this time: who is behind loses for other reasons than the rate of today."""
+        self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
+        self._lossy_periods = 0
 
     def update(self, now_ns: int, own_frames: int, standing_ns: int) -> int:
         """Judge the last period if it is over; return the rate to state.

@@ -28,6 +28,9 @@ from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
+ROUNDS_ALIKE = 8
+"""So many rounds with the same result are nothing unusual while repairs are under way."""
+
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
@@ -173,8 +176,9 @@ class RegionMember:
     def interval_ns(self) -> int:
         """Tell how long to wait between rounds: not at all while repairs are asked for or windows fill."""
         base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
-        # Rounds in which nothing changes come less and less often: somebody is asleep or cut off.
-        return min(base_ns << min(self._rounds_alike, 8), 4 * self._settings.token_busy_ns_max)
+        # After some rounds in which nothing changes they come less and less often: somebody is asleep or cut off. Not
+        # at once: a repair from another ring, or from the sender, takes several rounds.
+        return min(base_ns << min(max(0, self._rounds_alike - ROUNDS_ALIKE), 8), 4 * self._settings.token_busy_ns_max)
 
     def _measure(self) -> None:
         """See how much of any window is in use: a token is needed before it is full, not on every frame."""
@@ -263,7 +267,7 @@ class RegionMember:
             before = records.get(key)
             records[key] = record if before is None else merge(before, record)
         if level == 0:
-            requests = self.desk.serve(token.requests, self.streams, self.own)
+            requests = self.desk.serve(token.requests, self.streams)
             asked, lost = self.desk.ask(now_ns, token.requests, self.streams)
             requests += asked
             vote = add_voice(token.rate, self._state_rate(now_ns, lost))
@@ -280,6 +284,10 @@ class RegionMember:
 
     def _state_rate(self, now_ns: int, lost: int) -> int:
         """Judge what this node can take. Who is behind says nothing: the others do not wait for it."""
+        own_frames = 0 if self.own is None else self.own.next_frame
+        if any(stream.window.prefix < stream.stable for stream in self.streams.values()):
+            self._rate.pause(now_ns, own_frames)
+            return 0
         self._rate.on_lost(lost)
         delays = []
         for stream in self.streams.values():
@@ -287,10 +295,7 @@ class RegionMember:
             if stream.standing_ns is not None:
                 delays.append(stream.standing_ns)
         # A delay of one stream alone is in its sender's own interface, where it hurts nobody else.
-        standing_ns = min(delays) if len(delays) > 1 else 0
-        rate = self._rate.update(now_ns, 0 if self.own is None else self.own.next_frame, standing_ns)
-        is_behind = any(stream.window.prefix < stream.stable for stream in self.streams.values())
-        return 0 if is_behind else rate
+        return self._rate.update(now_ns, own_frames, min(delays) if len(delays) > 1 else 0)
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
@@ -357,12 +362,18 @@ class RegionMember:
         self._report(token, self.desk.seen_by_all(level, token.requests))
 
     def _count_active(self, now_ns: int, token: Token) -> None:
-        """Count the senders that share the rate: those whose streams have grown lately."""
+        """Count the senders that share the rate: those whose streams have grown lately, or wait to be stable."""
         if now_ns - self._active_since_ns < self._settings.rate_period_ns:
             return
         self._active_since_ns = now_ns
         stops = {Member(NodeId(each.sender), Incarnation(each.incarnation)): each.stop for each in token.streams}
-        self._active = max(1, sum(stop > self._stops.get(sender, 0) for sender, stop in stops.items()))
+        self._active = max(
+            1,
+            sum(
+                stop > self._stops.get(sender, 0) or stop > self._verdict(sender).stable
+                for sender, stop in stops.items()
+            ),
+        )
         self._stops = stops
 
     def _note_absent(self, level: int) -> None:
@@ -424,7 +435,7 @@ class RegionMember:
     @property
     def has_messages(self) -> bool:
         """Tell whether there is anything to send."""
-        if self.reports or self.desk.repairs or self.desk.for_all:
+        if self.reports or self.desk.repairs:
             return True
         for ring in self.rings:  # noqa: SIM110 - asked after every arrival
             if ring.has_messages:

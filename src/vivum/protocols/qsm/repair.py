@@ -12,7 +12,6 @@ from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.protocols.qsm.aggregate import narrowed, partitions_below, split_by_partition, without
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import Placement
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame
@@ -23,12 +22,10 @@ REQUESTS_MAX = 256
 
 
 class RepairDesk:
-    """What a member asks for, gives, and passes on. Repairs wait in `repairs` and `for_all` until they are sent."""
+    """What a member asks for, gives, and passes on. Repairs wait in `repairs` until they are sent."""
 
     def __init__(self, me: Member, placement: Placement, levels: int, settings: QsmSettings, limits: Limits) -> None:
-        self.repairs: list[tuple[NodeId, bytes | Frame]] = []
-        # Frames of our own stream that several members lack: one multicast instead of a copy for each.
-        self.for_all = RangeSet()
+        self.repairs: list[tuple[NodeId, Frame]] = []
         self._me = me
         self._placement = placement
         self._settings = settings
@@ -40,14 +37,14 @@ class RepairDesk:
 
     # In the ring of nodes.
 
-    def serve(
-        self, requests: Iterable[RepairRequest], streams: Mapping[Member, StreamReceiver], own: RegionSender | None
-    ) -> list[RepairRequest]:
-        """Send frames that somebody in the ring asks for and this node has; keep the rest of the requests."""
+    def serve(self, requests: Iterable[RepairRequest], streams: Mapping[Member, StreamReceiver]) -> list[RepairRequest]:
+        """Send frames that somebody in the ring asks for and this node holds; keep the rest of the requests.
+
+        Nobody serves its own frames here: a sender needs its link for what is new, and sends again to all what no
+        holder could give.
+        """
         left = []
         room = self._settings.repairs_per_token_max
-        if own is not None:
-            requests = self._serve_own(list(requests), own)
         for request in requests:
             if request.node == self._me.node:
                 continue
@@ -59,35 +56,6 @@ class RepairDesk:
                     served.add(frame.sequence)
                     room -= 1
             rest = without(request, served, self._ranges_max) if served else request
-            if rest is not None:
-                left.append(rest)
-        return left
-
-    def _serve_own(self, requests: list[RepairRequest], own: RegionSender) -> list[RepairRequest]:
-        """Give frames of our own stream: what several lack to all at once, what one lacks to that one."""
-        mine: list[RepairRequest] = []
-        left: list[RepairRequest] = []
-        for request in requests:
-            is_mine = (request.sender, request.incarnation) == self._me and request.node != self._me.node
-            (mine if is_mine else left).append(request)
-        if not mine:
-            return requests
-        once, twice = RangeSet(), RangeSet()
-        for request in mine:
-            bounds = RangeSet.from_bounds(request.bounds)
-            twice.update(once.intersection(bounds))
-            once.update(bounds)
-        once.difference_update(twice)
-        self.for_all.update(twice)
-        room = self._settings.repairs_per_token_max
-        for request in mine:
-            wanted = once.intersection(RangeSet.from_bounds(request.bounds))
-            served = twice.copy()
-            for number, data in own.kept(wanted.bounds(), room):
-                self.repairs.append((NodeId(request.node), data))
-                served.add(number)
-                room -= 1
-            rest = without(request, served, self._ranges_max)
             if rest is not None:
                 left.append(rest)
         return left

@@ -123,13 +123,13 @@ class Sending:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
         for group in stream.on_report(report.stable, report.floor, report.sharers, report.beyond):
             self._confirm(self._feeds[group])
-        self.send_again(now_ns, stream, report.missing)
+        self._send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)
         self._spreading.wake(stream)
         if stream.can_seal:
             self._ready[stream.key] = None
 
-    def send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
+    def _send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
         """Send frames to the whole region once more, but for those that were just sent again."""
         frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
         for data in frames:

@@ -208,7 +208,7 @@ class QsmSettings:
     rate_initial: int = setting(
         2000,
         unit="frames a second",
-        why="A fifth of what a node of seed 004 handles; growing by a quarter every 100 ms it is there in a second.",
+        why="A fifth of what a node of seed 004 handles; growing by 15 % every 100 ms it is there in a second.",
         effect="More starts faster, and overruns queues when several senders start at once. 0: no limit until loss.",
     )
     rate_rule: Literal["lowest", "mean"] = setting(

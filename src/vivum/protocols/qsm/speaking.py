@@ -49,14 +49,9 @@ class Speaker:
         desk = region.desk
         for node, frame in desk.repairs:
             if node in endpoints:
-                data = frame if isinstance(frame, bytes) else frame.to_bytes()
-                self._sending.repairs.append(Datagram(endpoints[node], resend(data), Priority.REPAIR))
+                self._sending.repairs.append(Datagram(endpoints[node], resend(frame.to_bytes()), Priority.REPAIR))
                 self._counters.repairs_sent += 1
         desk.repairs.clear()
-        if desk.for_all:
-            if region.own is not None:
-                self._sending.send_again(now_ns, region.own, desk.for_all.bounds())
-            desk.for_all.clear()
 
     def tell_progress(
         self, now_ns: int, me: Member, streams: Iterable[RegionSender], datagrams: list[Datagram]
