@@ -144,6 +144,9 @@ class RegionSender:
 
     def has_room(self, by: object = None) -> bool:
         """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
+        if self.next_frame - self.first >= self._settings.cache_frames_max:
+            # However much of it is stable behind a gap: receivers hold no more.
+            return False
         unstable = self.next_frame - self.first - self._ahead
         if unstable and self._window_bytes >= self._window_bytes_max:
             return False
