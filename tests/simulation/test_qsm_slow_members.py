@@ -73,20 +73,20 @@ def test_all_go_at_the_pace_of_a_weak_member_or_it_falls_behind(slow: str) -> No
         {
             "nodes": 6,
             "protocol": "qsm",
-            "duration": "3s",
+            "duration": "4s",
             "groups": {"slow": slow},
             "traffic": [{"rate": "max", "size": 1000, "start": "200ms"}],
-            "faults": [{"kind": "slow", "at": "0s", "lasts": "3s", "nodes": [6], "factor": 10}],
+            "faults": [{"kind": "slow", "at": "0s", "lasts": "4s", "nodes": [6], "factor": 10}],
         },
         "a weak member",
     )
     world = World(scenario, 1, checked=False)
     world.start()
-    world.advance_to(1500 * MILLISECOND)
+    world.advance_to(2500 * MILLISECOND)
     healthy = world.hosts[2].node  # type: ignore[index]
     assert healthy is not None
     before = healthy.counters.messages_delivered
-    world.advance_to(3000 * MILLISECOND)
+    world.advance_to(4000 * MILLISECOND)
     rate = (healthy.counters.messages_delivered - before) / 1.5
     # It can take some 1,100 frames a second, the others more than 8,000.
     assert (rate < 3000) if slow == "wait" else (rate > 6000)
