@@ -8,6 +8,8 @@ from vivum.observe.trace import NodeStopped, TraceRecord
 from vivum.sim.scenario import Scenario, parse_scenario
 from vivum.sim.world import World
 
+pytestmark = pytest.mark.slow
+
 SLEEPER = 5
 ASLEEP = (1000 * MILLISECOND, 2200 * MILLISECOND)
 
