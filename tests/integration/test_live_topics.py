@@ -147,6 +147,8 @@ def test_sending_waits_while_the_queue_is_full_and_nothing_is_lost(domain_name: 
             await waiting
             await sending.flush()
             assert sending.statistics().stable == accepted + 500
+            memory = first.statistics().memory
+            assert memory.waiting_bytes == memory.sent_bytes == 0
 
     play(scenario())
 

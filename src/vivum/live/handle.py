@@ -97,6 +97,7 @@ class NodeHandle:
             host.settings.window_frames,
             host.receive_buffer_bytes,
             host.parts.counters.as_dict(),
+            host.parts.qsm.memory(),
         )
 
     async def topics(self, pattern: str = "/**") -> list[TopicInfo]:

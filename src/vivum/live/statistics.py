@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vivum.core.ids import Endpoint, Member
+from vivum.protocols.qsm.memory import MemoryHeld
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,6 @@ class NodeStatistics:
 
     counters: dict[str, int]
     """As listed in docs/reference/counters.md."""
+
+    memory: MemoryHeld
+    """Messages and frames that it keeps, in bytes."""

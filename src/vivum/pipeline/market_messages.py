@@ -37,14 +37,3 @@ class MarketOrder(Message):
     action: str
     price: float
     size: int
-
-
-class SurveillanceAlert(Message):
-    """What surveillance found: the pattern, who, in which symbol, between which times, and the evidence in words."""
-
-    pattern: str
-    symbol: str
-    who: str
-    first_ns: int
-    last_ns: int
-    evidence: str

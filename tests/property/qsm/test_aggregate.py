@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vivum.protocols.qsm.aggregate import merge, partitions_below, split_by_partition
+from vivum.core.ranges import RangeSet
+from vivum.protocols.qsm.aggregate import beyond, merge, partitions_below, split_by_partition
 from vivum.protocols.qsm.placement import place
 from vivum.wire.tokens import NOBODY, StreamRecord
 
@@ -84,3 +85,17 @@ def test_the_partitions_below_all_rings_of_a_level_are_all_partitions_once(nodes
     for level, rings in enumerate(placement.levels):
         found = [each for plan in rings for each in partitions_below(placement, level, plan.slots[0][0])]
         assert found == list(range(placement.partitions))
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.sets(st.integers(0, 39), max_size=12)), min_size=1, max_size=6))
+def test_feedback_tells_of_no_frame_that_somebody_lacks(members: list[tuple[int, set[int]]]) -> None:
+    """Each member has all frames below its reach, but for those that it lacks."""
+    whole = None
+    for reach, lacks in members:
+        lacking = RangeSet((number, number + 1) for number in sorted(lacks) if number < reach)
+        mine = StreamRecord(1, 1, 0, 0, 40, False, 0, 1, NOBODY, NOBODY, 0, reach, tuple(lacking.bounds()))
+        whole = mine if whole is None else merge(whole, mine)
+    assert whole is not None
+    told = set(RangeSet.from_bounds(beyond(0, whole.reach, whole.lacking)))
+    lowest = min(reach for reach, _ in members)
+    assert told == set(range(lowest)) - set().union(*(lacks for _, lacks in members))

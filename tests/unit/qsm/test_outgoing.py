@@ -165,3 +165,13 @@ def test_a_message_to_nobody_else_is_confirmed_at_once() -> None:
     feed = Feed(ONE)
     feed.send([b"a", b"b"], (), ViewNumber(1))
     assert feed.advance() == (0, 2)
+
+
+def test_frames_that_everybody_has_behind_a_gap_leave_the_window_but_not_the_memory() -> None:
+    sender = make_sender(window_frames=4, cache_frames_max=6)
+    for number in range(10):
+        sender.feed(ONE, number, [bytes(1300)], ViewNumber(1))
+    assert len(seal_all(sender)) == 4
+    sender.on_report(0, 0, 1, (1, 4))
+    assert len(seal_all(sender)) == 2, "three places, but receivers hold no more than the caches"
+    assert (sender.first, sender.confirmed, sender.next_frame) == (0, 0, 6)

@@ -248,7 +248,8 @@ class QsmMachine:
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
-        if region is not None and isinstance(body, StreamProgress):
+        if region is not None and isinstance(body, StreamProgress) and life in region.streams:
+            # A token told of its stream, so that members vouch for it. It may have left before we came.
             self.client.note_endpoint(life.node, source)
         if region is None or life.node not in self.client.endpoints:
             self._refuse(source, frame, "of a region view that this node is not in, or from a stranger")
