@@ -21,7 +21,7 @@ from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.rate import RateEstimate, add_voice, add_votes, decide_rate, share
 from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
-from vivum.protocols.qsm.ring import Ring
+from vivum.protocols.qsm.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
@@ -34,7 +34,7 @@ ROUNDS_ALIKE = 8
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
-class RegionMember:
+class RegionMember(RingLadder):
     """A region view that this node is a member of."""
 
     def __init__(
@@ -50,7 +50,7 @@ class RegionMember:
         self.config = config
         self.streams: dict[Member, StreamReceiver] = {}
         self.own: RegionSender | None = None
-        self.gone: set[NodeId] = set()
+        self.gone = set()
         self.replaced_ns: int | None = None
         self.asked_ns = now_ns
         self.is_left = False
@@ -189,23 +189,6 @@ class RegionMember:
         self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
 
     # Rings.
-
-    def leads(self, level: int) -> bool:
-        """Tell whether this node leads its ring on a level."""
-        return self.rings[level].is_leader
-
-    def leader_of(self, level: int) -> NodeId:
-        """Tell who leads this node's ring on a level."""
-        return self.rings[level].leader
-
-    def is_absent(self, level: int, node: NodeId) -> bool:
-        """Tell whether a node does not answer in our ring on a level, or was dropped."""
-        return node in self.gone or node in self.rings[level].skipped
-
-    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
-        """This node leads a ring in place of another: also the ring above, if the other led that."""
-        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
-            self.rings[level + 1].become_leader(now_ns)
 
     def forget_node(self, node: NodeId) -> None:
         """A member was dropped from the domain: rings go on without it."""

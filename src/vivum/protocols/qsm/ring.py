@@ -395,3 +395,27 @@ class Ring:
             self._pass_on(now_ns, self._host.pass_through(now_ns, held), self._slot)
         messages, self._messages = self._messages, []
         return messages
+
+
+class RingLadder:
+    """The rings that one node is in, from its own partition up: who leads where."""
+
+    rings: list[Ring]
+    gone: set[NodeId]
+
+    def leads(self, level: int) -> bool:
+        """Tell whether this node leads its ring on a level."""
+        return self.rings[level].is_leader
+
+    def leader_of(self, level: int) -> NodeId:
+        """Tell who leads this node's ring on a level."""
+        return self.rings[level].leader
+
+    def is_absent(self, level: int, node: NodeId) -> bool:
+        """Tell whether a node does not answer in our ring on a level, or was dropped."""
+        return node in self.gone or node in self.rings[level].skipped
+
+    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
+        """This node leads a ring in place of another: also the ring above, if the other led that."""
+        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
+            self.rings[level + 1].become_leader(now_ns)
