@@ -169,8 +169,7 @@ class RegionMember(RingLadder):
         if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
-            stream.stable < stream.window.stop or stream.window.prefix < stream.window.stop
-            for stream in self.streams.values()
+            stream.stable < stream.window.stop or stream.reached < stream.window.stop for stream in self.streams.values()
         )
 
     def interval_ns(self) -> int:
@@ -268,7 +267,7 @@ class RegionMember(RingLadder):
     def _state_rate(self, now_ns: int, lost: int) -> int:
         """Judge what this node can take. Who is behind says nothing: the others do not wait for it."""
         own_frames = 0 if self.own is None else self.own.next_frame
-        if any(stream.window.prefix < stream.stable for stream in self.streams.values()):
+        if any(stream.reached < stream.stable for stream in self.streams.values()):
             self._rate.pause(now_ns, own_frames)
             return 0
         self._rate.on_lost(lost)
@@ -284,11 +283,11 @@ class RegionMember(RingLadder):
         """What this node has to say for itself."""
         records = []
         for sender, stream in self.streams.items():
-            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed, stream.slow)
+            record = self._record(sender, stream.reached, stream.window.stop, stream.closed, stream.slow)
             if self._settings.feedback_ranges:
                 reach, lacking = stream.feedback(self._settings.feedback_ranges)
                 record = msgspec.structs.replace(record, reach=reach, lacking=lacking)
-            if stream.given_up_at is not None:
+            if stream.given_up_at is not None and not stream.is_unwanted:
                 record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:

@@ -26,6 +26,10 @@ REDIRECTS_MAX = 3
 """How often a token follows the word of those who do not lead: two may each take the other for the leader."""
 
 
+GONE_ROUNDS = 8
+"""In every so many rounds also those get a copy who are gone: who left may be awake, and lead on without us."""
+
+
 class RingHost(Protocol):
     """What a ring needs from its region."""
 
@@ -351,7 +355,7 @@ class Ring:
             # Who left the region and still answers takes part: it may lead, and wants to hear of its own frames.
             if node not in skipped:
                 return node
-            if node not in gone:
+            if node not in gone or token.round % GONE_ROUNDS == 0:
                 self._messages.append((node, token))
         return None
 
