@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.qsm.rate import Pacer, RateEstimate, add_voice, add_votes, decide_rate, share
+from vivum.protocols.qsm.rate import FairShares, Pacer, RateEstimate, add_voice, add_votes, decide_rate
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RateVote
 
@@ -37,10 +37,51 @@ def test_votes_of_two_rings_give_what_one_ring_would(one: list[int], other: list
     assert together == voted(*one, *other, allowed=allowed)
 
 
+def shares(rate: int, *used: int, initial: int = 2000) -> list[int]:
+    fair = FairShares(rate, initial, used)
+    return [fair.of(each) for each in used]
+
+
 def test_a_share_of_a_rate_is_never_no_limit() -> None:
-    assert share(100, 4) == 25
-    assert share(1, 3) == 1
-    assert share(0, 3) == 0
+    assert shares(100, 40, 40, 40, 40) == [25] * 4
+    assert shares(1, 5, 5, 5) == [1] * 3
+    assert shares(0, 5, 5, 5) == [0] * 3
+    assert FairShares(8000, 2000, ()).of(0) == 8000
+
+
+def test_senders_that_want_all_share_evenly() -> None:
+    assert shares(8000, 4000, 4000) == [4000, 4000]
+    assert shares(8000, 7000, 7000, 7000, 7000) == [2000] * 4
+    # Less than the rate came in the last period: still nobody gets more than an even share.
+    assert max(shares(8000, 3000, 3000)) <= 4001
+
+
+def test_what_a_slow_sender_leaves_is_for_the_others() -> None:
+    fast, slow = shares(8000, 4000, 100)
+    assert 6000 < fast < 8000
+    assert slow <= 8000 - 4000
+    fast, slow = shares(8000, 7800, 100)
+    assert fast > 7800
+    # It may begin as a new one does.
+    assert slow == 1000
+    # Three of them, two of which are held back elsewhere.
+    one, *others = shares(9000, 3000, 1000, 1000)
+    assert one > 4500
+    assert min(others) >= 2000
+
+
+def test_a_sender_alone_gets_all_however_little_it_used() -> None:
+    for used in (0, 10, 8000, 9000):
+        assert shares(8000, used) == [8000]
+
+
+@given(st.integers(1, 10**5), st.lists(st.integers(0, 10**5), min_size=1, max_size=20), st.integers(0, 5000))
+def test_nobody_who_wants_it_gets_less_than_an_even_share(rate: int, used: list[int], initial: int) -> None:
+    even = rate // len(used)
+    for before, given_now in zip(used, shares(rate, *used, initial=initial), strict=True):
+        assert 1 <= given_now <= max(1, rate)
+        if 2 * before >= even:
+            assert given_now >= even
 
 
 def paced(pacer: Pacer, start_ns: int, count: int) -> list[int]:

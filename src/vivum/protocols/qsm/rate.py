@@ -8,6 +8,8 @@ but make every token late. In both cases it states a little less, and a little m
 Rates are frames a second; 0 means no limit.
 """
 
+from collections.abc import Iterable
+
 from vivum.core.time import SECOND
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RateVote
@@ -203,9 +205,47 @@ def decide_rate(vote: RateVote, rule: str) -> int:
     return vote.lowest if rule == "lowest" else vote.total // vote.voices
 
 
-def share(rate: int, senders: int) -> int:
-    """Each sender's part of a rate: never 0, which would mean no limit."""
-    return max(1, rate // senders) if rate else 0
+class FairShares:
+    """How the senders of a region share its rate: evenly, but what one leaves is for the others.
+
+    A sender may be slow, or held back by another region: an even share would be lost with it, and the rate, which
+    follows what comes, would never grow.
+    """
+
+    __slots__ = ("_demand", "_floor", "_level", "_rate")
+
+    def __init__(self, rate: int, initial: int, used: Iterable[int]) -> None:
+        """Share by what each active sender used of late, in frames a second. Any of them may start with `initial`."""
+        demands = sorted(map(_demand, used))
+        senders = max(1, len(demands))
+        self._rate = rate
+        self._demand = sum(demands)
+        self._floor = min(rate, initial or rate) // senders
+        # Nobody gets more than this level: at it, all together take the rate, or the most that each may want.
+        left, count = rate, senders
+        self._level = rate
+        for demand in demands:
+            if demand * count >= left:
+                self._level = left // count
+                break
+            left -= demand
+            count -= 1
+        else:
+            self._level = (demands[-1] if demands else 0) + left // senders
+
+    def of(self, used: int) -> int:
+        """Tell the part of a sender that used so much: never 0, which would mean no limit, but of no limit.
+
+        It may double what it used, or take what others do not want: all at once would be too much for a moment.
+        """
+        if not self._rate:
+            return 0
+        unwanted = self._rate - self._demand + _demand(used)
+        return max(1, min(self._level, max(2 * used, self._floor, unwanted)))
+
+
+def _demand(used: int) -> int:
+    return used * START_PER_MILLE // 1000 + 1
 
 
 class Pacer:

@@ -12,6 +12,7 @@ import msgspec
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
+from vivum.core.time import SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
@@ -19,7 +20,7 @@ from vivum.protocols.qsm.aggregate import beyond, merge
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
-from vivum.protocols.qsm.rate import RateEstimate, add_voice, add_votes, decide_rate, share
+from vivum.protocols.qsm.rate import FairShares, RateEstimate, add_voice, add_votes, decide_rate
 from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
 from vivum.protocols.qsm.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
@@ -88,7 +89,9 @@ class RegionMember(RingLadder):
         self._votes = [NO_VOTE for _ in plans]
         self._allowed = 0
         self._stops: dict[Member, int] = {}
-        self._active = 1
+        # What each active sender used of the rate, in the last period and in the one before; frames a second.
+        self._used: dict[Member, int] = {}
+        self._used_before: dict[Member, int] = {}
         self._active_since_ns = now_ns
 
     # Streams.
@@ -344,19 +347,23 @@ class RegionMember(RingLadder):
         self._report(token, self.desk.seen_by_all(level, token.requests))
 
     def _count_active(self, now_ns: int, token: Token) -> None:
-        """Count the senders that share the rate: those whose streams have grown lately, or wait to be stable."""
-        if now_ns - self._active_since_ns < self._settings.rate_period_ns:
+        """See what those use who share the rate: senders whose streams have grown lately, or wait to be stable."""
+        elapsed_ns = now_ns - self._active_since_ns
+        if elapsed_ns < self._settings.rate_period_ns:
             return
         self._active_since_ns = now_ns
         stops = {Member(NodeId(each.sender), Incarnation(each.incarnation)): each.stop for each in token.streams}
-        self._active = max(
-            1,
-            sum(
-                stop > self._stops.get(sender, 0) or stop > self._verdict(sender).stable
-                for sender, stop in stops.items()
-            ),
-        )
+        self._used_before = self._used
+        self._used = {
+            sender: (stop - self._stops.get(sender, 0)) * SECOND // elapsed_ns
+            for sender, stop in stops.items()
+            if stop > self._stops.get(sender, 0) or stop > self._verdict(sender).stable
+        }
         self._stops = stops
+
+    def _used_of_late(self, sender: Member) -> int:
+        # The more of two periods: a round that comes late makes one of them look idle.
+        return max(self._used.get(sender, 0), self._used_before.get(sender, 0))
 
     def _note_absent(self, level: int) -> None:
         """Remember, for each member that was passed over, the floor at that time: from there on it may ask."""
@@ -395,6 +402,8 @@ class RegionMember(RingLadder):
         for request in requests:
             wanted = missing.setdefault((request.sender, request.incarnation), RangeSet())
             wanted.update(RangeSet.from_bounds(request.bounds))
+        used = {sender: self._used_of_late(sender) for sender in self._used}
+        shares = FairShares(self._allowed, self._settings.rate_initial, used.values())
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdicts[sender]
@@ -408,9 +417,9 @@ class RegionMember(RingLadder):
             if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
-                rate = share(self._allowed, self._active)
+                rate = shares.of(used.get(sender, 0))
                 ranges = beyond(verdict.stable, record.reach, record.lacking) if record.reach else ()
-                report = RegionReport(sender.incarnation, *now, bounds, rate, self._active, ranges)
+                report = RegionReport(sender.incarnation, *now, bounds, rate, max(1, len(used)), ranges)
                 self.reports.append((sender, report))
         self._asking.clear()
 
