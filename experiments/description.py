@@ -2,7 +2,8 @@
 
 A TOML file beside this module. `scenario` has the keys of scenario files (`vivum.sim.scenario`) but for `duration`,
 which follows from `measure`. Each table of `sweep` is a grid: keys are paths into the scenario (`"traffic.0.senders"`),
-or `variant`, which names a table of `variants` that is laid over the scenario, or `measure.duration`; values are lists.
+or `variant`, which names a table of `variants` that is laid over the scenario, or `measure.duration` and
+`measure.warm_up`; values are lists.
 The string `"$nodes"` stands for the number of nodes. Points are independent of each other and of where they run.
 """
 
@@ -23,6 +24,7 @@ from vivum.core.time import format_duration, parse_duration_ns
 FOLDER = Path(__file__).parent
 VARIANT = "variant"
 DURATION = "measure.duration"
+WARM_UP = "measure.warm_up"
 
 Axes = dict[str, Any]
 """Where a point lies: the value on each axis of the sweep."""
@@ -138,7 +140,7 @@ def points(experiment: Experiment, *, quick: bool = False) -> list[Point]:
             duration = experiment.quick.duration if quick else axes.get(DURATION, measure.duration)
             parameters = PointParameters(
                 _scenario_at(experiment, axes),
-                parse_duration_ns(measure.warm_up),
+                parse_duration_ns(axes.get(WARM_UP, measure.warm_up)),
                 parse_duration_ns(duration),
                 parse_duration_ns(measure.sample),
             )
@@ -155,7 +157,7 @@ def _scenario_at(experiment: Experiment, axes: Axes) -> dict[str, Any]:
                 raise UsageError(f"variant {value!r} is unknown; there are {', '.join(experiment.variants)}")
             scenario.update(deepcopy(experiment.variants[value]))
     for path, value in axes.items():
-        if path not in (VARIANT, DURATION):
+        if path not in (VARIANT, DURATION, WARM_UP):
             _set(scenario, path, value)
     resolved: dict[str, Any] = _resolve(scenario, scenario["nodes"])
     return resolved
@@ -163,8 +165,9 @@ def _scenario_at(experiment: Experiment, axes: Axes) -> dict[str, Any]:
 
 def default_of(experiment: Experiment, path: str) -> Any:
     """Tell what an axis is where a grid leaves it alone; None if the experiment does not say."""
-    where: Any = experiment.measure.duration if path == DURATION else experiment.scenario
-    for step in path.split(".") if path != DURATION else ():
+    of_measure = {DURATION: experiment.measure.duration, WARM_UP: experiment.measure.warm_up}
+    where: Any = of_measure.get(path, experiment.scenario)
+    for step in path.split(".") if path not in of_measure else ():
         where = where[int(step)] if isinstance(where, list) else where.get(step) if isinstance(where, dict) else None
     return where
 

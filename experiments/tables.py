@@ -11,12 +11,15 @@ BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
     """Make the table of an experiment, and name the code that gave its numbers."""
     columns = experiment.table
-    lines = [
-        "| " + " | ".join(each.heading for each in columns) + " |",
-        "|" + "---:|" * len(columns),
-        *("| " + " | ".join(_cell(experiment, each, outcome) for each in columns) + " |" for outcome in outcomes),
-    ]
     codes = sorted({f"{each.commit} (sources {each.source})" for each in outcomes})
+    rows = [[each.heading for each in columns]]
+    rows += [[_cell(experiment, each, outcome) for each in columns] for outcome in outcomes]
+    if len(codes) > 1:
+        # Each row says which code gave it.
+        for row, commit in zip(rows, ["commit", *(each.commit for each in outcomes)], strict=True):
+            row.append(commit)
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---:|" * len(rows[0]))
     measure = experiment.measure
     seeds = ", ".join(map(str, experiment.seeds))
     lines += ["", f"Commit {', '.join(codes)}; measured for {measure.duration} after {measure.warm_up}; seed {seeds}."]

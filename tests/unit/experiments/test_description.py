@@ -38,6 +38,12 @@ def test_a_variant_is_laid_over_the_scenario_and_the_last_node_is_named_by_the_n
     assert point.parameters.scenario["faults"][0]["nodes"] == [5]
 
 
+def test_when_a_point_is_measured_may_vary():
+    (point,) = points(make(sweep=[{"measure.warm_up": ["3s"], "measure.duration": ["2s"]}]))
+    assert (point.parameters.warm_up_ns, point.parameters.duration_ns) == (3_000_000_000, 2_000_000_000)
+    assert point.parameters.scenario["duration"] == "5s"
+
+
 def test_an_unknown_variant_is_refused():
     with pytest.raises(UsageError, match="'sleep' is unknown"):
         points(make(sweep=[{"variant": ["sleep"]}]))

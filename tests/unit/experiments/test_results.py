@@ -69,6 +69,13 @@ def test_a_table_is_written_between_its_marks(tmp_path):
     assert text.endswith("after\n")
 
 
+def test_rows_of_a_table_say_which_code_gave_them_where_it_was_not_the_same_for_all():
+    experiment = Experiment("t", "f", {}, [], QuickSpec([]), MeasureSpec(), table=[ColumnSpec("nodes", "nodes")])
+    old = msgspec.structs.replace(outcome({"nodes": 3}, 1.0, source="old"), commit="0ddc0de")
+    table = make_table(experiment, [old, outcome({"nodes": 4}, 1.0)]).splitlines()
+    assert table[:4] == ["| nodes | commit |", "|---:|---:|", "| 3 | 0ddc0de |", "| 4 | c0ffee |"]
+
+
 def test_the_command_runs_skips_what_is_done_and_reports_what_failed(tmp_path):
     description = tmp_path / "tiny.toml"
     description.write_text(TINY)
