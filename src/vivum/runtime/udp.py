@@ -213,6 +213,8 @@ class UdpPort:
         size = len(first.data)
         total = size
         stop = start + 1
+        if 2 * size > SEGMENTED_BYTES_MAX:
+            return stop
         while stop < len(datagrams) and stop - start < SEGMENTS_MAX:
             each = datagrams[stop]
             total += len(each.data)

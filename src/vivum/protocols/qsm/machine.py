@@ -37,6 +37,9 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
+Lane = tuple[RegionMember, StreamReceiver, Chain]
+"""Where the frames of a stream go: its region view, the stream, and all streams of its sender in their order."""
+
 Route = tuple[ViewNumber, tuple[RegionSender, ...]]
 """What a message to a group belongs to: the group's view, and the streams into its regions."""
 
@@ -85,6 +88,8 @@ class QsmMachine:
         self._joined: RangeSet = RangeSet()
         # For groups that were sent to: the view and the streams, until the configuration changes.
         self._routes: dict[GroupId, Route] = {}
+        # Where frames and messages go, until the configuration changes or a region view goes.
+        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
 
@@ -202,6 +207,23 @@ class QsmMachine:
             self.counters.frames_unwanted += 1
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
+        lane = self._lanes.get(frame.stream) or self._find_lane(source, frame)
+        if lane is None:
+            return
+        region, stream, chain = lane
+        if not region.on_data(self._now_ns, stream, frame):
+            return
+        if frame.sequence == 0:
+            for before in streams_before(frame):
+                older = self.regions.get(before)
+                if older is not None and before[1] < frame.view:
+                    older_stream = older.stream_of(chain.sender, self._now_ns)
+                    if older_stream is not None:
+                        older_stream.window.announce(1)
+        chain.deliver(self._output)
+
+    def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
+        """Find where frames of a stream belong; None if nowhere, or not yet."""
         region = self.regions.get((frame.region, frame.view))
         if region is None:
             if self.member is not None and frame.view > self.client.epoch:
@@ -209,28 +231,24 @@ class QsmMachine:
                 self._early.append((source, frame))
             else:
                 self._refuse(source, frame, "of a region view that this node is not in")
-            return
+            return None
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
-            return
+            return None
         if sender not in region.streams and source not in self.client.endpoints.values():
             # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
             self._refuse(source, frame, "of a new stream, from a stranger")
-            return
+            return None
         if sender.node not in self.client.endpoints and frame.kind == Kind.DATA:
             # It left before we came, and must hear from us what became of its frames.
             self.client.note_endpoint(sender.node, source)
-        stream = region.on_data(self._now_ns, sender, frame)
+        stream = region.stream_of(sender, self._now_ns)
         if stream is None:
-            return
-        if frame.sequence == 0:
-            for before in streams_before(frame):
-                older = self.regions.get(before)
-                if older is not None and before[1] < frame.view:
-                    older_stream = older.stream_of(sender, self._now_ns)
-                    if older_stream is not None:
-                        older_stream.window.announce(1)
-        self._chains[sender].deliver(self._output)
+            return None
+        lane = (region, stream, self._chains[sender])
+        if sender.node in self.client.endpoints:
+            self._lanes[frame.stream] = lane
+        return lane
 
     def _on_control(self, source: Endpoint, frame: Frame) -> None:
         body = self._gate.decode(self._now_ns, source, frame)
@@ -279,6 +297,7 @@ class QsmMachine:
     def _follow_client(self) -> None:
         for change in self.client.take_changes():
             self._routes.clear()
+            self._lanes.clear()
             match change:
                 case Welcomed(member):
                     self.identity = member
@@ -439,6 +458,7 @@ class QsmMachine:
         if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
+        self._lanes.clear()
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
         for sender, stream in region.streams.items():

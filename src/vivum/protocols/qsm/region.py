@@ -28,6 +28,8 @@ from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
+DATA = Kind.DATA
+
 ROUNDS_ALIKE = 8
 """So many rounds with the same result are nothing unusual while repairs are under way."""
 
@@ -125,16 +127,15 @@ class RegionMember:
             self._on_new_stream(stream)
         return stream
 
-    def on_data(self, now_ns: int, sender: Member, frame: Frame) -> StreamReceiver | None:
-        """Take a data frame; return its stream if the frame is new."""
-        stream = self.stream_of(sender, now_ns)
-        if stream is None or not stream.on_data(now_ns, frame):
-            return None
-        if frame.kind == Kind.DATA:
+    def on_data(self, now_ns: int, stream: StreamReceiver, frame: Frame) -> bool:
+        """Take a data frame of one of our streams; tell whether it is new."""
+        if not stream.on_data(now_ns, frame):
+            return False
+        if frame.kind is DATA:
             self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
             self._hurry(now_ns, stream.window.stop - stream.stable)
-        return stream
+        return True
 
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
