@@ -22,6 +22,7 @@ from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.driver import Driver
+from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
 from vivum.runtime.udp import UdpPort
 
@@ -113,6 +114,7 @@ class MemberHost:
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._port = self._open_port()
+        keep_heap()
         self.settings = fitting_settings(
             payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
         )
