@@ -201,8 +201,8 @@ class NodeHandle:
         drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
         made: list[Topic[T]] = []
         for seat in seats:
-            inbox = Inbox(seat.name, receive_bytes_max, drops)
-            topic = Topic(self, seat, codec, receive=receive, own=own, inbox=inbox)
+            inbox = Inbox(seat.name, receive_bytes_max, drops, own)
+            topic = Topic(self, seat, codec, receive=receive, inbox=inbox)
             self._topics[topic] = None
             made.append(topic)
         try:
@@ -251,14 +251,16 @@ class NodeHandle:
             for record in await self._browser.enter(entries):
                 if record.name not in self._seats:
                     self._check(record.name, schema, guarantee, record.schema, record.guarantee)
-                    self._add_seat(record, guarantee)
+                    self._add_seat(record, schema, guarantee)
         seats = [self._seats[name] for name in names]
         for seat in seats:
             self._check(seat.name, schema, guarantee, seat.schema, seat.guarantee.value)
         return seats
 
-    def _add_seat(self, record: TopicRecord, guarantee: Guarantee) -> None:
-        seat = Seat(self._host, record.name, GroupId(record.group), record.schema, guarantee)
+    def _add_seat(self, record: TopicRecord, schema: str, guarantee: Guarantee) -> None:
+        # Topics of one type share the text of its schema.
+        shared = schema if record.schema == schema else record.schema
+        seat = Seat(self._host, record.name, GroupId(record.group), shared, guarantee)
         self._seats[record.name] = self._by_group[seat.group] = seat
 
     @staticmethod

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
@@ -26,11 +27,48 @@ TURN_NS = 2_000_000
 VIEWS_MAX = 256
 """Views that wait for who watches them; the oldest go, since the newest says all."""
 
-Receiver = Callable[[Delivery], None]
+
+class Listener(Protocol):
+    """Who takes what is delivered in a topic here: an inbox, callbacks, a recorder."""
+
+    @property
+    def wants_own(self) -> bool:
+        """Also what this node sent itself."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take a run of messages."""
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Learn that messages are missing at this place."""
 
 
 class Seat:
-    """One topic at one node."""
+    """One topic at one node. Thousands of them are common, so what few need is made when it is needed."""
+
+    __slots__ = (
+        "_changed",
+        "_command",
+        "_failure",
+        "_host",
+        "_turn",
+        "_waiting",
+        "_yielded_ns",
+        "accepted",
+        "delivered",
+        "failed",
+        "fault",
+        "group",
+        "guarantee",
+        "holders",
+        "listeners",
+        "name",
+        "schema",
+        "sent",
+        "slow",
+        "stable",
+        "view",
+        "watchers",
+    )
 
     def __init__(self, host: MemberHost, name: str, group: GroupId, schema: str, guarantee: Guarantee) -> None:
         self.name = name
@@ -45,22 +83,20 @@ class Seat:
         self.delivered = 0
         self.failed = 0
         self.view: TopicView | None = None
-        self.receivers: list[Receiver] = []
-        self.interruptible: list[Callable[[MissedMessages], None]] = []
-        self.watchers: list[deque[TopicView]] = []
+        self.listeners: tuple[Listener, ...] = ()
+        self.watchers: tuple[deque[TopicView], ...] = ()
         self.fault: Exception | None = None
-        # Made when somebody waits: thousands of topics are entered, and few are waited for.
         self._changed: asyncio.Event | None = None
         self._host = host
         self._command: Callable[[GroupId, Sequence[bytes]], Command] = (
             SendOnce if guarantee is Guarantee.BEST_EFFORT else SendMessages
         )
         self._failure: SendFailed | None = None
-        self._turn = asyncio.Lock()
+        self._turn: asyncio.Lock | None = None
         self._waiting = 0
         self._yielded_ns = 0
 
-    def name_of(self, _: GroupId) -> str:
+    def name_of(self, group: GroupId) -> str:  # noqa: ARG002
         """Tell the name of the topic, whatever group it has now."""
         return self.name
 
@@ -89,6 +125,8 @@ class Seat:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
         if not self.try_send(payloads):
             self._waiting += 1
+            if self._turn is None:
+                self._turn = asyncio.Lock()
             try:
                 async with self._turn:
                     while not self._submit(payloads):
@@ -147,13 +185,22 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
-        for receiver in self.receivers:
-            receiver(delivery)
+        for listener in self.listeners:
+            if not is_own or listener.wants_own:
+                listener.put(delivery)
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Let all readers know that messages are missing."""
-        for each in self.interruptible:
-            each(told)
+        """Let all who listen know that messages are missing."""
+        for listener in self.listeners:
+            listener.interrupt(told)
+
+    def listen(self, listener: Listener) -> None:
+        """Hand over all that comes from now on."""
+        self.listeners += (listener,)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Hand over no more; nothing happens if it did not listen."""
+        self.listeners = tuple(each for each in self.listeners if each is not listener)
 
     # Views.
 

@@ -255,7 +255,8 @@ class Sending:
         del self._ready[key]
         stream = self.streams.get(key)
         size = frames = 0
-        if stream is None or not stream.can_seal:
+        can_seal = stream is not None and stream.can_seal
+        if stream is None or not can_seal:
             return size, frames
         if self._spreading.shares(stream):
             frames_max = 1
