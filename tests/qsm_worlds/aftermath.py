@@ -1,6 +1,6 @@
 """What QSM promises beyond the checkers that every protocol has, for use after the network healed.
 
-All that a life sent which lasts to the end was confirmed or reported as failed. Nobody was told of a gap in what a
+All that a life sent which lasts to the end was confirmed or reported as failed, once. Nobody was told of a gap in what a
 living sender sent, unless that was told too: who cannot get what others have starts a new life instead. And all who
 are in a group stand in the same view of it, which has exactly them as members.
 """
@@ -48,10 +48,18 @@ class Aftermath(Checker):
         self._open.setdefault(key, RangeSet()).add(record.sequence)
 
     def on_messages_stable(self, record: MessagesStable) -> None:
-        self._open[record.node, record.incarnation, record.group].discard_range(record.sequence, record.stop)
+        self._settle(record)
+
+    def _settle(self, record: MessagesStable | MessagesFailed) -> None:
+        left = self._open[record.node, record.incarnation, record.group]
+        told = RangeSet([(record.sequence, record.stop)])
+        if told.intersection(left) != told:
+            told.difference_update(left)
+            self.report(f"{record.node}.{record.incarnation} heard twice of {told} in group {record.group}", record)
+        left.discard_range(record.sequence, record.stop)
 
     def on_messages_failed(self, record: MessagesFailed) -> None:
-        self._open[record.node, record.incarnation, record.group].discard_range(record.sequence, record.stop)
+        self._settle(record)
         self.failed[record.cause] += record.stop - record.sequence
         key = (record.node, record.incarnation, record.group)
         self._failed.setdefault(key, RangeSet()).add_range(record.sequence, record.stop)

@@ -5,19 +5,19 @@ from heapq import heappop, heappush
 from vivum.core.ids import NodeId
 from vivum.core.time import MICROSECOND, MILLISECOND
 from vivum.protocols.qsm.placement import Placement, place
-from vivum.protocols.qsm.ring import Ring
+from vivum.protocols.qsm.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import NO_VOTE, Token, TokenReceipt
 
 EMPTY = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
-class Member:
+class Member(RingLadder):
     """One node and its rings; notes which rounds passed it, were told it, and came home."""
 
     def __init__(self, node: int, placement: Placement, settings: QsmSettings, busy: bool) -> None:
         self.node = NodeId(node)
-        self.gone: set[NodeId] = set()
+        self.gone = set()
         self.busy = busy
         self.passed: list[tuple[int, int, int]] = []
         self.absorbed: list[tuple[int, int, int]] = []
@@ -36,19 +36,6 @@ class Member:
 
     def complete(self, now_ns: int, token: Token) -> None:
         self.completed.append(token)
-
-    def leads(self, level: int) -> bool:
-        return self.rings[level].is_leader
-
-    def leader_of(self, level: int) -> NodeId:
-        return self.rings[level].leader
-
-    def is_absent(self, level: int, node: NodeId) -> bool:
-        return node in self.gone or node in self.rings[level].skipped
-
-    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
-        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
-            self.rings[level + 1].become_leader(now_ns)
 
     def is_busy(self) -> bool:
         return self.busy

@@ -90,6 +90,15 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
     assert run_checked(by_region(make_up_qsm(seed)), seed)[1] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(700081, id="behind a frame of a dead sender that nobody had, messages were taken for another view's")],
+)
+def test_a_seed_that_failed_once_with_groups_that_go_the_hybrid_way_holds(seed: int) -> None:
+    assert run_checked(make_up_qsm(seed), seed)[1] == []
+
+
 def test_the_swarm_of_a_protocol_is_run_and_replayed_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["sim", "swarm", "--protocol", "qsm", "--seeds", "2", "--first-seed", "28", "--jobs", "1", "--json"]) == 0

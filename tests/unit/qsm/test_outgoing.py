@@ -161,6 +161,21 @@ def test_a_stream_that_was_given_up_is_not_waited_for(slow_first: bool) -> None:
     assert feed.advance() == (0, 1)
 
 
+def test_what_was_reported_as_failed_is_neither_confirmed_nor_reported_again() -> None:
+    feed, one, two = Feed(ONE), make_sender(region=1), make_sender(region=2)
+    feed.send([b"a"], (two,), ViewNumber(1))
+    feed.send([b"b", b"c"], (one, two), ViewNumber(1))
+    feed.send([b"d"], (two,), ViewNumber(1))
+    assert feed.fail(1, 3) == [(1, 3)]
+    feed.forsake(one)
+    assert feed.confirm() == []
+    assert feed.fail(2, 4) == [(3, 4)], "another region was given up too"
+    seal_all(two)
+    two.on_report(1, 1)
+    assert feed.confirm() == [(0, 1)]
+    assert feed.fail(0, 4) == []
+
+
 def test_a_message_to_nobody_else_is_confirmed_at_once() -> None:
     feed = Feed(ONE)
     feed.send([b"a", b"b"], (), ViewNumber(1))

@@ -109,6 +109,35 @@ def test_a_queue_that_stands_ends_the_start_and_lowers_the_rate() -> None:
     assert judge.after(800, standing_ns=2 * MILLISECOND) < 7840
 
 
+def test_a_short_queue_keeps_the_rate_and_a_longer_one_is_drained_by_what_stands_in_it() -> None:
+    judge = Judge()
+    judge.after(800, standing_ns=2 * MILLISECOND)
+    rate = judge.after(800, standing_ns=MILLISECOND // 2)
+    assert judge.after(800, standing_ns=MILLISECOND, periods=9) == rate
+    # 1.7 ms above what may stand, in two periods of 100 ms.
+    assert judge.after(800, standing_ns=2 * MILLISECOND) == rate * 992 // 1000
+
+
+def test_the_rate_is_soon_back_near_where_a_queue_stood_and_goes_on_from_there_by_small_steps() -> None:
+    judge = Judge()
+    judge.after(800, standing_ns=2 * MILLISECOND)
+    judge.after(800, standing_ns=6 * MILLISECOND, periods=2)
+    low = judge.estimate.rate
+    assert low < 7600
+    rates = [judge.after(800) for _ in range(12)]
+    assert rates[5] >= 7800 * 995 // 1000
+    steps = [later / earlier for earlier, later in pairwise(rates[6:])]
+    assert max(steps) < 1.01
+
+
+def test_a_link_that_takes_more_than_when_a_queue_stood_is_used() -> None:
+    judge = Judge()
+    judge.after(800, standing_ns=2 * MILLISECOND)
+    for _ in range(40):
+        judge.after(judge.estimate.rate // 10)
+    assert judge.estimate.rate > 12_000
+
+
 def test_a_burst_of_loss_is_no_overload_but_loss_that_stays_is() -> None:
     judge = Judge()
     judge.after(800, lost=100)

@@ -5,6 +5,7 @@ from vivum.core.ids import Channel, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram
 from vivum.observe.counters import Counters
+from vivum.protocols.commands import SendConfirmed, SendFailed
 from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RegionReport
@@ -26,3 +27,19 @@ def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_nu
     again = sending.open(config(1, 1), (Channel(1),))
     assert again is not stream
     assert again.next_frame == stream.next_frame > 0
+
+
+def test_a_message_whose_only_region_was_given_up_is_reported_as_failed_and_not_confirmed_as_well() -> None:
+    counters = Counters()
+    sending = Sending(QsmSettings(rate_initial=0), Limits(), counters)
+    stream = sending.open(config(1, 1), (Channel(1),))
+    sending.accept(ONE, [b"a", b"b"], 2, (stream,), ViewNumber(1))
+    sending.make_data(0, 1, ALICE, [], 1 << 20)
+    sending.close(stream.key, 0)
+    sending.forsake(stream.key)
+    (failed,) = [event for event in sending.events if isinstance(event, SendFailed)]
+    assert (failed.first, failed.stop) == (0, 2)
+    assert not [event for event in sending.events if isinstance(event, SendConfirmed)]
+    assert (counters.messages_failed, counters.messages_stable) == (2, 0)
+    sending.lose_everything()
+    assert counters.messages_failed == 2

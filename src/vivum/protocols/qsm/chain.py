@@ -5,6 +5,9 @@ the old stream, to its end, and then from the new one: FIFO across views. The fi
 streams before it that may not be complete (`BEGIN`), the last frame says that it is the last (`END`); both travel
 as messages of a group that no topic has.
 
+A frame that nobody can give any more may have had messages of any group, and marks: behind it nothing can be told for
+certain. If its sender lives, this life ends; of a sender that is gone, what comes behind it is reported as lost too.
+
 Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
 is reported, or ends this life if its sender lives.
 """
@@ -77,7 +80,17 @@ RUN_MESSAGES_MAX = 1024
 class Chain:
     """One life of one sender."""
 
-    __slots__ = ("_barred", "_counters", "_excused", "_expected", "_joiner", "is_broken", "sender", "streams")
+    __slots__ = (
+        "_barred",
+        "_counters",
+        "_excused",
+        "_expected",
+        "_is_torn",
+        "_joiner",
+        "is_broken",
+        "sender",
+        "streams",
+    )
 
     def __init__(self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int]) -> None:
         """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again."""
@@ -89,6 +102,8 @@ class Chain:
         self._barred = barred
         # Groups of which a message was refused here, because its fragments were over a limit.
         self._excused: set[int] = set()
+        # A frame was skipped of a sender that was gone.
+        self._is_torn = False
         # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
         self.is_broken = False
 
@@ -132,12 +147,18 @@ class Chain:
         while number < stop and not self.is_broken:
             frame = held.pop(number, None)
             number += 1
-            # A frame that was skipped is not there; what it had is reported when the next message shows the hole.
             if frame is not None:
                 self._deliver(frame, stream, output)
+            elif not stream.is_unwanted:
+                # It was skipped.
+                self._is_torn = True
+                self.is_broken = not stream.sender_gone
         stream.delivered = max(number, stream.delivered)
 
     def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
+        if self._is_torn and not stream.sender_gone:
+            self.is_broken = True
+            return
         sent_ns, view, lacks = frame.sent_ns, stream.view, stream.lacks
         for group, first, flags, payloads in frame.messages():
             if group == MARKS and first == LIST_SEQUENCE:
@@ -151,6 +172,9 @@ class Chain:
             if self._barred and view < self._barred.get(group, 0):
                 continue
             expected = self._expected.get(group)
+            if self._is_torn:
+                self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
+                continue
             if flags and (expected is None or first + len(payloads) > expected):
                 refused = self._counters.joins_refused
                 first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
@@ -166,8 +190,7 @@ class Chain:
                     self.is_broken = True
                     return
                 self._excused.discard(group)
-                self._counters.messages_lost += first - expected
-                output.events.append(GapReported(GroupId(group), self.sender, expected, first))
+                self._report_lost(group, expected, first, output)
             self._expected[group] = first + len(payloads)
             if stream.views and group in stream.views:
                 for start, part, number in _by_view(stream.views[group], first, payloads, view):
@@ -192,6 +215,12 @@ class Chain:
                 payloads.extend(new.payloads)
                 return
         deliveries.append(new)
+
+    def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
+        if first < stop:
+            self._counters.messages_lost += stop - first
+            self._expected[group] = stop
+            output.events.append(GapReported(GroupId(group), self.sender, first, stop))
 
     def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:
         mark = payloads[0]

@@ -3,12 +3,14 @@ sent to.
 
 A message belongs to the views in which it was accepted: to the streams of that moment, whatever comes later.
 
-Invariants: `stable <= next_message`; segments are consecutive and end at `next_message`.
+Invariants: `stable <= next_message`; segments are consecutive and end at `next_message`; each message is confirmed or
+reported as failed, once.
 """
 
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId, ViewNumber
+from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.hybrid import SpreadSender
 from vivum.protocols.qsm.outgoing import RegionSender
@@ -27,13 +29,15 @@ class _Segment:
 class Feed:
     """What this node sends to one group."""
 
-    __slots__ = ("_segments", "group", "next_message", "stable")
+    __slots__ = ("_failed", "_segments", "group", "next_message", "stable")
 
     def __init__(self, group: GroupId) -> None:
         self.group = group
         self.next_message = 0
         self.stable = 0
         self._segments: list[_Segment] = []
+        # From `stable` on: messages that were reported as failed, because one of their streams was given up.
+        self._failed = RangeSet()
 
     def send(
         self,
@@ -74,6 +78,22 @@ class Feed:
                 break
             del self._segments[0]
         return before, self.stable
+
+    def confirm(self) -> list[tuple[int, int]]:
+        """Find what has become stable everywhere since the last time, but for what was reported as failed."""
+        first, stop = self.advance()
+        news = RangeSet([(first, stop)] if first < stop else ())
+        if self._failed:
+            news.difference_update(self._failed)
+            self._failed.discard_range(0, stop)
+        return list(news.ranges())
+
+    def fail(self, first: int, stop: int) -> list[tuple[int, int]]:
+        """Give messages up; return those of which nothing was reported yet."""
+        news = RangeSet([(max(first, self.stable), stop)] if max(first, self.stable) < stop else ())
+        news.difference_update(self._failed)
+        self._failed.update(news)
+        return list(news.ranges())
 
     def forsake(self, stream: RegionSender) -> None:
         """Wait no longer for a stream that was given up; what was lost with it has been reported."""

@@ -156,6 +156,11 @@ class StreamReceiver:
         reached = self.stable if self.sender_gone else self._cache_floor
         return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
+    @property
+    def reached(self) -> int:
+        """Tell below which frame this node needs nothing more. Who has left the groups needs nothing at all."""
+        return self.window.stop if self.is_unwanted else self.window.prefix
+
     # What arrives.
 
     def on_data(self, now_ns: int, frame: Frame) -> bool:
@@ -275,6 +280,8 @@ class StreamReceiver:
 
     def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
         """Tell below which number all frames are here, but for some ranges, and these."""
+        if self.is_unwanted:
+            return self.window.stop, ()
         lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
         lacking.discard_range(self._highest, 1 << 64)
         return limited(self._highest, lacking, ranges_max)

@@ -86,17 +86,15 @@ class QsmMachine:
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
-        # For groups that were sent to: the view and the streams, until the configuration changes.
+        # Where messages and frames go, until the configuration changes or a region view goes.
         self._routes: dict[GroupId, Route] = {}
-        # Where frames and messages go, until the configuration changes or a region view goes.
         self._lanes: dict[tuple[int, int, int, int], Lane] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
 
     def memory(self) -> MemoryHeld:
         """Tell what is kept in memory. Adds it up: not for every datagram."""
-        waiting = self.sending.waiting_bytes
-        return measure_memory(waiting, self.sending.streams.values(), self.regions.values())
+        return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
     def held_bytes(self) -> int:
@@ -113,7 +111,10 @@ class QsmMachine:
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave or send."""
         self._now_ns = now_ns
-        self._start(now_ns)
+        if not self._started:
+            self._started = True
+            if self.client.state is ClientState.IDLE:
+                self.client.start(now_ns)
         match command:
             case SendMessages():
                 self._send(command)
@@ -125,12 +126,6 @@ class QsmMachine:
             case LeaveGroup():
                 self.sending.slow.pop(command.group, None)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
-
-    def _start(self, now_ns: int) -> None:
-        if not self._started:
-            self._started = True
-            if self.client.state is ClientState.IDLE:
-                self.client.start(now_ns)
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads

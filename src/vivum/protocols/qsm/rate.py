@@ -37,7 +37,16 @@ LOWEST_PER_MILLE = 100
 STANDING_NS = 1_000_000
 """A queue that takes longer than this in the mean, means that more is sent than the link takes."""
 
-DRAIN_PER_MILLE = 988
+SHORT_NS = 300_000
+"""A queue that takes so long keeps the link busy and hurts nobody: the rate stays."""
+
+DRAIN_PERIODS = 2
+DRAIN_PER_MILLE_MAX = 30
+"""What stands above that is drained in so many periods, if it takes no more than this off the rate."""
+
+EDGE_PER_MILLE = 5
+EDGE_STEP_PER_MILLE = 2
+"""So near to the rate at which a queue stood before, the rate grows by small steps: else it would be past it at once."""
 
 IN_VAIN = 4
 """After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
@@ -50,6 +59,7 @@ class RateEstimate:
         "_best",
         "_clean_periods",
         "_decreases",
+        "_edge",
         "_initial",
         "_is_starting",
         "_loss_before",
@@ -60,6 +70,7 @@ class RateEstimate:
         "_period_ns",
         "_received",
         "_since_ns",
+        "_was_queueing",
         "rate",
     )
 
@@ -72,6 +83,9 @@ class RateEstimate:
         self._lost = 0
         self._own_frames = 0
         self._best = 0
+        # The rate at which a queue began to stand the last time; 0 if none did.
+        self._edge = 0
+        self._was_queueing = False
         self._lossy_periods = 0
         self._clean_periods = 0
         self._decreases = 0
@@ -104,11 +118,12 @@ class RateEstimate:
             loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
             # The most that this node has shown that it can take.
             self._best = max(self._best, received * SECOND // elapsed_ns)
-            self._judge(loss, standing_ns > STANDING_NS)
+            self._judge(loss, standing_ns)
             self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
         return self.rate
 
-    def _judge(self, loss: int, is_queueing: bool) -> None:
+    def _judge(self, loss: int, standing_ns: int) -> None:
+        is_queueing = standing_ns > STANDING_NS
         is_lossy = loss > self._noise + LOSS_PER_MILLE
         self._noise = min(self._noise, loss + self._noise * 9 // 10)
         self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
@@ -116,6 +131,7 @@ class RateEstimate:
             # Nobody knows yet what the link takes.
             self._is_starting = not (is_lossy or is_queueing)
             if not self._is_starting:
+                self._edge = self._best
                 self.rate = max(self._initial, self._best * 980 // 1000)
             elif self._initial:
                 self.rate = max(self._initial, self._best * START_PER_MILLE // 1000)
@@ -125,14 +141,29 @@ class RateEstimate:
         elif is_queueing:
             # Nothing is lost yet, but tokens wait in the same queues.
             self._clean_periods = 0
-            self.rate = max(1, min(self.rate, self._best) * DRAIN_PER_MILLE // 1000)
+            rate = min(self.rate, self._best)
+            if not self._was_queueing:
+                self._edge = rate
+            drain = min((standing_ns - SHORT_NS) * 1000 // (DRAIN_PERIODS * self._period_ns), DRAIN_PER_MILLE_MAX)
+            self.rate = max(1, rate * (1000 - drain) // 1000)
         elif loss <= self._noise + QUIET_PER_MILLE:
             self._decreases = 0
             self._clean_periods += 1
-            growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
-            # Only a little past the best: if there is more to be had, the best will show it and grow.
-            ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
-            self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
+            if standing_ns < SHORT_NS:
+                self._grow()
+        self._was_queueing = is_queueing
+
+    def _grow(self) -> None:
+        growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
+        # Only a little past the best: if there is more to be had, the best will show it and grow.
+        ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
+        low, high = (self._edge * each // 1000 for each in (1000 - EDGE_PER_MILLE, 1000 + EDGE_PER_MILLE))
+        if low <= self.rate <= high:
+            growth = EDGE_STEP_PER_MILLE
+            self._clean_periods = 0
+        elif self.rate < low:
+            ceiling = low
+        self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
 
     def _lower(self, loss: int) -> None:
         if not self._decreases:

@@ -21,7 +21,7 @@ from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.rate import RateEstimate, add_voice, add_votes, decide_rate, share
 from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
-from vivum.protocols.qsm.ring import Ring
+from vivum.protocols.qsm.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
@@ -36,7 +36,7 @@ ROUNDS_ALIKE = 8
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
-class RegionMember:
+class RegionMember(RingLadder):
     """A region view that this node is a member of."""
 
     def __init__(
@@ -52,7 +52,7 @@ class RegionMember:
         self.config = config
         self.streams: dict[Member, StreamReceiver] = {}
         self.own: RegionSender | None = None
-        self.gone: set[NodeId] = set()
+        self.gone = set()
         self.replaced_ns: int | None = None
         self.asked_ns = now_ns
         self.is_left = False
@@ -171,8 +171,7 @@ class RegionMember:
         if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
-            stream.stable < stream.window.stop or stream.window.prefix < stream.window.stop
-            for stream in self.streams.values()
+            stream.stable < stream.window.stop or stream.reached < stream.window.stop for stream in self.streams.values()
         )
 
     def interval_ns(self) -> int:
@@ -191,23 +190,6 @@ class RegionMember:
         self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
 
     # Rings.
-
-    def leads(self, level: int) -> bool:
-        """Tell whether this node leads its ring on a level."""
-        return self.rings[level].is_leader
-
-    def leader_of(self, level: int) -> NodeId:
-        """Tell who leads this node's ring on a level."""
-        return self.rings[level].leader
-
-    def is_absent(self, level: int, node: NodeId) -> bool:
-        """Tell whether a node does not answer in our ring on a level, or was dropped."""
-        return node in self.gone or node in self.rings[level].skipped
-
-    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
-        """This node leads a ring in place of another: also the ring above, if the other led that."""
-        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
-            self.rings[level + 1].become_leader(now_ns)
 
     def forget_node(self, node: NodeId) -> None:
         """A member was dropped from the domain: rings go on without it."""
@@ -287,7 +269,7 @@ class RegionMember:
     def _state_rate(self, now_ns: int, lost: int) -> int:
         """Judge what this node can take. Who is behind says nothing: the others do not wait for it."""
         own_frames = 0 if self.own is None else self.own.next_frame
-        if any(stream.window.prefix < stream.stable for stream in self.streams.values()):
+        if any(stream.reached < stream.stable for stream in self.streams.values()):
             self._rate.pause(now_ns, own_frames)
             return 0
         self._rate.on_lost(lost)
@@ -303,11 +285,11 @@ class RegionMember:
         """What this node has to say for itself."""
         records = []
         for sender, stream in self.streams.items():
-            record = self._record(sender, stream.window.prefix, stream.window.stop, stream.closed, stream.slow)
+            record = self._record(sender, stream.reached, stream.window.stop, stream.closed, stream.slow)
             if self._settings.feedback_ranges:
                 reach, lacking = stream.feedback(self._settings.feedback_ranges)
                 record = msgspec.structs.replace(record, reach=reach, lacking=lacking)
-            if stream.given_up_at is not None:
+            if stream.given_up_at is not None and not stream.is_unwanted:
                 record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:

@@ -72,6 +72,8 @@ class RepairDesk:
         lost = 0
         room = self._settings.asked_frames_max
         for sender, stream in streams.items():
+            if stream.is_unwanted:
+                continue
             old = before.get(sender, [])
             left = RangeSet()
             for request in old:

@@ -26,6 +26,10 @@ REDIRECTS_MAX = 3
 """How often a token follows the word of those who do not lead: two may each take the other for the leader."""
 
 
+GONE_ROUNDS = 8
+"""In every so many rounds also those get a copy who are gone: who left may be awake, and lead on without us."""
+
+
 class RingHost(Protocol):
     """What a ring needs from its region."""
 
@@ -351,7 +355,7 @@ class Ring:
             # Who left the region and still answers takes part: it may lead, and wants to hear of its own frames.
             if node not in skipped:
                 return node
-            if node not in gone:
+            if node not in gone or token.round % GONE_ROUNDS == 0:
                 self._messages.append((node, token))
         return None
 
@@ -395,3 +399,27 @@ class Ring:
             self._pass_on(now_ns, self._host.pass_through(now_ns, held), self._slot)
         messages, self._messages = self._messages, []
         return messages
+
+
+class RingLadder:
+    """The rings that one node is in, from its own partition up: who leads where."""
+
+    rings: list[Ring]
+    gone: set[NodeId]
+
+    def leads(self, level: int) -> bool:
+        """Tell whether this node leads its ring on a level."""
+        return self.rings[level].is_leader
+
+    def leader_of(self, level: int) -> NodeId:
+        """Tell who leads this node's ring on a level."""
+        return self.rings[level].leader
+
+    def is_absent(self, level: int, node: NodeId) -> bool:
+        """Tell whether a node does not answer in our ring on a level, or was dropped."""
+        return node in self.gone or node in self.rings[level].skipped
+
+    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
+        """This node leads a ring in place of another: also the ring above, if the other led that."""
+        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
+            self.rings[level + 1].become_leader(now_ns)

@@ -140,14 +140,14 @@ class Sending:
         self._counters.repairs_sent += len(frames)
 
     def _confirm(self, feed: Feed) -> None:
-        first, stop = feed.advance()
-        if first < stop:
+        for first, stop in feed.confirm():
             self._counters.messages_stable += stop - first
             self.events.append(SendConfirmed(feed.group, first, stop))
 
-    def _fail(self, group: GroupId, first: int, stop: int, cause: str) -> None:
-        self._counters.messages_failed += stop - first
-        self.events.append(SendFailed(group, first, stop, None, cause))
+    def _fail(self, feed: Feed, first: int, stop: int, cause: str) -> None:
+        for news, end in feed.fail(first, stop):
+            self._counters.messages_failed += end - news
+            self.events.append(SendFailed(feed.group, news, end, None, cause))
 
     # Views.
 
@@ -176,9 +176,8 @@ class Sending:
         self._end(stream)
         self._waiting_bytes -= stream.waiting_bytes
         for group, (_, stop, stable) in stream.put.items():
-            if stable < stop:
-                self._fail(group, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
             feed = self._feeds[group]
+            self._fail(feed, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
             feed.forsake(stream)
             self._confirm(feed)
 
@@ -192,8 +191,7 @@ class Sending:
     def lose_everything(self) -> None:
         """This life is over. What was not confirmed is reported."""
         for feed in self._feeds.values():
-            if feed.stable < feed.next_message:
-                self._fail(feed.group, feed.stable, feed.next_message, "this node was dropped from the domain")
+            self._fail(feed, feed.stable, feed.next_message, "this node was dropped from the domain")
         self.streams.clear()
         self._ended.clear()
         self.repairs.clear()
