@@ -1,9 +1,7 @@
 """`format("vivum")` for writing: real Spark, real sockets."""
 
-import asyncio
 import os
-import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types
 
 import vivum
+from recorded.consumer import Consumer
 from recorded.messages import Deal, Leg, Place
 from vivum.core.errors import HostError, UsageError
-from vivum.live.connecting import connect
+from vivum.live.messages import codec_of
 from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.sink import VivumStreamWriter
 from vivum.pipeline.sink_options import read_sink_options
@@ -26,39 +25,6 @@ from vivum.storage.segment_log import SegmentLog
 pytestmark = pytest.mark.slow
 
 DEAL = "recorded.messages:Deal"
-
-
-class Consumer:
-    """A program that reads topics, in a thread: Spark needs the main one."""
-
-    def __init__(self, domain: str) -> None:
-        self.domain = domain
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self._node = self.do(connect(domain)._join())
-
-    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, 60), self._loop).result()
-
-    def enter(self, name: str, kind: Any = bytes) -> Any:
-        return self.do(self._node.enter(name, kind, guarantee=vivum.KEYED))
-
-    def values(self, topic: Any, count: int) -> list[Any]:
-        """Read so many values, and see that no more wait."""
-
-        async def read() -> list[Any]:
-            return [(await topic.receive()).value for _ in range(count)]
-
-        found: list[Any] = self.do(read())
-        assert topic.statistics().queued_bytes == 0
-        return found
-
-    def close(self) -> None:
-        self.do(self._node.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 @pytest.fixture
@@ -111,7 +77,7 @@ def test_a_typed_stream_goes_from_a_log_to_a_topic_batch_by_batch(spark, consume
     topic = consumer.enter("/out", Deal)
     with SegmentLog(tmp_path / "log") as log:
         log.declare("/in", Deal)
-        encode = vivum.live.messages.codec_of(Deal).encode
+        encode = codec_of(Deal).encode
         for number in range(6):
             payload = encode(Deal("A", float(number), [Leg("X")], {"n": number}, Place(number, 0)))
             log.append([RecordedRun("/in", 1, 1, number, 1, 0, 0, [payload])])

@@ -5,8 +5,15 @@ import sys
 from vivum.pipeline import session
 
 
+# A JVM that lives for seconds is not worth compiling for.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
 def main(log: str, checkpoint: str, domain: str, rows: str) -> None:
-    spark = session("publishing", master="local[2]", memory="1g", settings={"spark.sql.shuffle.partitions": "2"})
+    spark = session("publishing", master="local[2]", memory="1g", settings=SETTINGS)
     query = (
         spark.readStream.format("vivum").option("maxRowsPerTrigger", rows).load(log).select("payload")
         # A shuffle: rows come in another order each time that a batch is computed.
