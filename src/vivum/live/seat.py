@@ -17,6 +17,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
+from vivum.live.keys import SeenKeys, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
@@ -63,6 +64,7 @@ class Seat:
         "listeners",
         "name",
         "schema",
+        "seen",
         "sent",
         "slow",
         "stable",
@@ -82,6 +84,7 @@ class Seat:
         self.sent = 0
         self.delivered = 0
         self.failed = 0
+        self.seen: SeenKeys | None = SeenKeys() if guarantee is Guarantee.KEYED else None
         self.view: TopicView | None = None
         self.listeners: tuple[Listener, ...] = ()
         self.watchers: tuple[deque[TopicView], ...] = ()
@@ -107,7 +110,7 @@ class Seat:
         if self._waiting:
             # Others were here first.
             return False
-        return self._submit(payloads)
+        return self._submit(payloads if self.seen is None else without_keys(payloads))
 
     def _submit(self, payloads: Sequence[bytes]) -> bool:
         if not self.holders:
@@ -123,7 +126,15 @@ class Seat:
 
     async def send(self, payloads: Sequence[bytes]) -> None:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        if not self.try_send(payloads):
+        await self._send(payloads if self.seen is None else without_keys(payloads))
+
+    async def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> None:
+        """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
+        assert self.seen is not None, self.name
+        await self._send(with_keys(query, batch, first, payloads))
+
+    async def _send(self, payloads: Sequence[bytes]) -> None:
+        if self._waiting or not self._submit(payloads):
             self._waiting += 1
             if self._turn is None:
                 self._turn = asyncio.Lock()
@@ -185,9 +196,11 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
+        runs = (delivery,) if self.seen is None else tuple(self.seen.runs_of(delivery))
         for listener in self.listeners:
             if not is_own or listener.wants_own:
-                listener.put(delivery)
+                for run in runs:
+                    listener.put(run)
 
     def interrupt(self, told: MissedMessages) -> None:
         """Let all who listen know that messages are missing."""
