@@ -16,6 +16,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
+from vivum.live.keys import SeenKeys, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
@@ -44,6 +45,7 @@ class Seat:
         self.sent = 0
         self.delivered = 0
         self.failed = 0
+        self.seen: SeenKeys | None = SeenKeys() if guarantee is Guarantee.KEYED else None
         self.view: TopicView | None = None
         self.receivers: list[Receiver] = []
         self.interruptible: list[Callable[[MissedMessages], None]] = []
@@ -71,7 +73,7 @@ class Seat:
         if self._waiting:
             # Others were here first.
             return False
-        return self._submit(payloads)
+        return self._submit(payloads if self.seen is None else without_keys(payloads))
 
     def _submit(self, payloads: Sequence[bytes]) -> bool:
         if not self.holders:
@@ -87,7 +89,15 @@ class Seat:
 
     async def send(self, payloads: Sequence[bytes]) -> None:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        if not self.try_send(payloads):
+        await self._send(payloads if self.seen is None else without_keys(payloads))
+
+    async def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> None:
+        """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
+        assert self.seen is not None, self.name
+        await self._send(with_keys(query, batch, first, payloads))
+
+    async def _send(self, payloads: Sequence[bytes]) -> None:
+        if self._waiting or not self._submit(payloads):
             self._waiting += 1
             try:
                 async with self._turn:
@@ -147,6 +157,11 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
+        if self.seen is not None:
+            for run in self.seen.runs_of(delivery):
+                for receiver in self.receivers:
+                    receiver(run)
+            return
         for receiver in self.receivers:
             receiver(delivery)
 

@@ -45,6 +45,9 @@ class TopicStatistics:
     undecodable: int
     """Of another type than the topic's; passed over."""
 
+    repeated: int
+    """Of a `KEYED` topic: came again with the same key, by whichever sender; passed over."""
+
     view: int
     members: int
 
@@ -220,7 +223,7 @@ class Topic(Generic[T]):
     def statistics(self) -> TopicStatistics:
         """Tell what this node did in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
-        view = seat.view
+        view, seen = seat.view, seat.seen
         return TopicStatistics(
             seat.sent,
             seat.stable,
@@ -228,7 +231,8 @@ class Topic(Generic[T]):
             seat.delivered,
             inbox.size,
             inbox.missed,
-            self._reader.undecodable,
+            self._reader.undecodable + (0 if seen is None else seen.malformed),
+            0 if seen is None else seen.repeated,
             0 if view is None else view.number,
             0 if view is None else len(view.members),
         )
