@@ -62,6 +62,7 @@ class Exchange:
         self._now_s = 0.0
         self._next_plant_s = 0.5
         self._plants = 0
+        self._culprits = 0
         self._later: list[tuple[float, list[MarketMessage]]] = []
         # A symbol holds one planting at a time, so that two of them never make a third.
         self._free = list(names)
@@ -71,16 +72,19 @@ class Exchange:
             self._decoy_wash, self._decoy_maker, self._decoy_layers, self._decoy_ahead,
         ]  # fmt: skip
 
-    def step(self, now_s: float, *, plant: bool = True) -> list[MarketMessage]:
-        """Go on to a time, in seconds since the opening; return what happened since the last step, in order."""
+    def step(self, now_s: float, *, closing: bool = False) -> list[MarketMessage]:
+        """Go on to a time, in seconds since the opening; return what happened since the last step, in order.
+
+        When the market is closing nothing new begins, and what was begun goes on until `is_settled`.
+        """
         made: list[MarketMessage] = []
-        self._owed += (now_s - self._now_s) * self._rate
+        self._owed += 0.0 if closing else (now_s - self._now_s) * self._rate
         self._now_s = now_s
         while self._owed >= 1.0:
             happened = self._happen()
             made += happened
             self._owed -= len(happened)
-        if plant and now_s >= self._next_plant_s and self._free:
+        if not closing and now_s >= self._next_plant_s and self._free:
             self._next_plant_s += PLANT_EVERY_S
             self._acts[self._plants % len(self._acts)](self._free.pop())
             self._plants += 1
@@ -105,7 +109,7 @@ class Exchange:
         if draw < 0.8:
             half = price * rng.uniform(0.0002, 0.001)
             return [MarketQuote(name, round(price - half, 2), round(price + half, 2), rng.randrange(100, 2000, 100))]
-        size = rng.randrange(100, 500)
+        size = rng.randrange(100, 3000)
         buyer, seller = rng.sample(range(FIRMS * TRADERS_PER_FIRM), 2)
         number, price = self._order_number(), round(price, 2)
         bid = self._order(number, name, self._trader(buyer), "client", "buy", "enter", price, size)
@@ -225,7 +229,7 @@ class Exchange:
         return f"t{self._number}-{index}"
 
     def _culprit(self, what: str) -> str:
-        self._culprits = getattr(self, "_culprits", 0) + 1
+        self._culprits += 1
         return f"{what}-{self._number}-{self._culprits}"
 
     def _order_number(self) -> int:

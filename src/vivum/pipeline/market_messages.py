@@ -37,3 +37,14 @@ class MarketOrder(Message):
     action: str
     price: float
     size: int
+
+
+class MarketAlert(Message):
+    """What the surveillance found: which pattern, in which symbol, by whom, from when to when, and why."""
+
+    pattern: str
+    symbol: str
+    who: str
+    first_ns: int
+    last_ns: int
+    evidence: str
