@@ -178,7 +178,11 @@ class Crew:
 
     def hear_any(self, timeout_s: float) -> list[tuple[Worker, dict[str, Any]]]:
         """Wait until some worker says something, or so long; return all that was said, and by whom."""
-        by_stream = {worker.process.stdout: worker for worker in self.workers if not worker.is_dismissed}
+        by_stream = {
+            worker.process.stdout: worker
+            for worker in self.workers
+            if worker.process.stdout is not None and not worker.is_dismissed
+        }
         readable, _, _ = select.select(list(by_stream), [], [], timeout_s)
         return [(by_stream[each], said) for each in readable for said in by_stream[each].heard_now()]
 

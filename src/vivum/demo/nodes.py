@@ -31,7 +31,7 @@ from vivum.pipeline.recorder import Recorder
 from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
 
-STEP_S = 0.05
+STEP_S = 0.1
 """The market moves so often; what happened in between is sent together."""
 
 TELL_S = 0.5

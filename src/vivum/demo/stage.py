@@ -51,7 +51,7 @@ class Play:
     symbols: int = 240
     """Topics of quotes, one a symbol; trades and orders have one each besides."""
 
-    rate: float = 2000.0
+    rate: float = 1500.0
     """Messages a second, all publishers together."""
 
     loss: float = 0.02
@@ -228,7 +228,7 @@ class Stage:
 
     def _on_said(self, name: str, said: dict[str, Any]) -> None:
         match said:
-            case {"seen": seen} | {"ended": {**seen}} if seen:
+            case {"seen": seen} | {"ended": seen} if seen:
                 self._seen[name] = seen
                 self._tell("seen", sent=self._count_sent(), **self._totals())
             case {"ready": _}:

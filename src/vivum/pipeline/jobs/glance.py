@@ -48,13 +48,19 @@ class Glance:
         return rows
 
     def bars(self, show: int) -> tuple[int, int, list[Any]]:
-        """Begin a round: make bars of all trades so far. Returns how many, of how many trades, and the latest few."""
+        """Begin a round: make bars of all trades so far. Returns how many, of how many trades, and the latest few.
+
+        The first round leaves the spreads out: who waits for the first bars would wait half as long again for them.
+        """
         self.rounds += 1
         self._trades = self._rows("trades")
-        made = bars(self._trades, self._rows("quotes")).persist()
+        made = bars(self._trades, self._rows("quotes") if self.rounds > 1 else None).persist()
         self._kept.append(made)
         latest = made.filter("width = '1s'").orderBy(F.desc("start"), F.desc("volume")).limit(show).collect()
-        return made.count(), self._trades.count(), latest
+        (counts,) = made.agg(
+            F.count("*"), F.coalesce(F.sum(F.when(F.expr("width = '1s'"), F.col("events"))), F.lit(0))
+        ).collect()
+        return counts[0], counts[1], latest
 
     def publish_alerts(self, topic: str, options: Mapping[str, str]) -> int:
         """End the round: publish the alerts that are new. Returns how many; with the sink's `options`."""
