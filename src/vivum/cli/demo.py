@@ -74,9 +74,9 @@ class _Telling:
 
     def __enter__(self) -> "_Telling":
         self.say(
-            f"[bold]Vivum demo[/]: a market of {self._play.symbols} symbols on this computer, each with a topic of its "
-            f"own.\n{PUBLISHERS} publishers, {SUBSCRIBERS} subscribers, a recorder and a surveillance desk are a process "
-            "each. Spark starts meanwhile.\n"
+            f"[bold]Vivum demo[/]: a market of {self._play.symbols} symbols on this computer, a topic for each.\n"
+            f"{PUBLISHERS} publishers, {SUBSCRIBERS} subscribers, a recorder, a surveillance desk: each a process of "
+            "its own. Spark starts meanwhile.\n"
         )
         self._progress.start()
         return self
@@ -86,7 +86,7 @@ class _Telling:
 
     def say(self, text: str) -> None:
         """Print a line above the one that moves."""
-        self._progress.console.print(text)
+        self._progress.console.print(text, soft_wrap=True)
 
     def __call__(self, what: str, **values: Any) -> None:
         """Tell one thing."""

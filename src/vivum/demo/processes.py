@@ -3,6 +3,7 @@
 Every worker is the leader of a session; what it starts (Java, Spark's Python workers) is in the same one.
 """
 
+import ctypes
 import os
 import signal
 import time
@@ -14,18 +15,29 @@ POLL_S = 0.05
 """There is no event for the end of a grandchild: one has to look."""
 
 
+KILL_S = 5.0
+"""How long the kernel may take to end what was killed: all its memory is given back before."""
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what our workers leave when they are killed, so that `wait_for_end` can bury it."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def processes_of(sessions: Collection[int]) -> list[int]:
-    """Find the processes of some sessions; those that only wait to be buried do not count."""
-    return [pid for pid, session, state in _processes() if session in sessions and state != "Z"]
+    """Find the processes of some sessions."""
+    return [pid for pid, session in _processes() if session in sessions]
 
 
-def _processes() -> Iterator[tuple[int, int, str]]:
+def _processes() -> Iterator[tuple[int, int]]:
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal():
             # It may end while we look.
             with suppress(OSError, ValueError, IndexError):
                 fields = Path(entry.path, "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-                yield int(entry.name), int(fields[3]), fields[0]
+                yield int(entry.name), int(fields[3])
 
 
 def memory_mb(pids: Collection[int]) -> float:
@@ -41,11 +53,16 @@ def memory_mb(pids: Collection[int]) -> float:
 def wait_for_end(sessions: Collection[int], patience_s: float) -> int:
     """Wait until no process of these sessions is left; what does not end is killed. Returns how many were."""
     deadline = time.monotonic() + patience_s
+    killed: set[int] = set()
     while left := processes_of(sessions):
-        if time.monotonic() >= deadline:
-            for pid in left:
+        for pid in left:
+            if time.monotonic() >= deadline and pid not in killed:
+                killed.add(pid)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            return len(left)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() >= deadline + KILL_S:
+            break
         time.sleep(POLL_S)
-    return 0
+    return len(killed)

@@ -1,5 +1,7 @@
 """The process of the demo that has Spark: bars and alerts again and again while the market is open, then the audit."""
 
+import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,14 @@ def work(control: Control, options: dict[str, Any]) -> None:
     from vivum.pipeline.jobs.tables import Tables
 
     folder = Path(options["folder"])
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    # All that Python, Java and Spark put aside is below one folder: it goes away with it, even if they are killed.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     settings = {
-        "spark.local.dir": str(folder / "spark"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={scratch}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         # Small data: finding out how to split it costs more than the work.
         "spark.sql.adaptive.enabled": "false",
@@ -36,7 +43,7 @@ def work(control: Control, options: dict[str, Any]) -> None:
             Tables(str(folder / "tables")),
             {"quotes": f"{QUOTES}/*", "trades": TRADES, "orders": ORDERS},
         )
-        sink = {"domain": options["domain"], "trace": options["trace"], "staging": str(folder / "staging")}
+        sink = {"domain": options["domain"], "trace": options["trace"], "staging": str(scratch / "staging")}
         control.wait_for("open")
         closed = False
         while not closed:

@@ -10,6 +10,7 @@ everything that somebody who watches wants to know.
 import importlib.util
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from typing import Any, Self
 from vivum.bench.crew import Crew, Worker
 from vivum.core.errors import HostError, UsageError
 from vivum.demo.exchange import PATTERNS, symbols
-from vivum.demo.processes import memory_mb, processes_of, wait_for_end
+from vivum.demo.processes import adopt_orphans, memory_mb, processes_of, wait_for_end
 from vivum.demo.topics import ORDERS, TRADES, quote_topic
 from vivum.pipeline.session import find_java
 
@@ -97,6 +98,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         play = self._play
+        adopt_orphans()
         if play.folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="vivum-demo-"))
             self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
@@ -111,7 +113,13 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._cleanup.close()
+        # A second Ctrl-C must not interrupt this.
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            self._cleanup.close()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _end_all(self) -> None:
         sessions = {worker.process.pid for worker in self._crew.workers}
