@@ -119,6 +119,7 @@ class Publisher:
                 multicast=False if link.unicast else "probe",
                 embedded=False,
                 timeout_s=link.timeout_s,
+                trace=link.trace,
             )
         return self._node
 

@@ -7,6 +7,7 @@
 | `domain`, `interface`, `seeds`, `unicast` | How to join the domain, as in `vivum.connect`; seeds separated by commas |
 | `waitForMembers` | Publish when each topic has so many other members; default 0 |
 | `timeout` | Seconds to wait for the domain, and again for members; default 30 |
+| `trace` | Folder where the sink's node writes what it sends, for `vivum audit` |
 | `staging` | Directory that driver and executors share; default inside `checkpointLocation`, or the temporary directory |
 | `checkpointLocation` | Of a stream: Spark's own option, needed here because the sink takes the query's id from it |
 | `query` | Of a batch: a name for this write. Written again under the same name, it is not published twice |
@@ -44,6 +45,7 @@ _NAMES = {
         "unicast",
         "waitForMembers",
         "timeout",
+        "trace",
         "staging",
         "checkpointLocation",
         "query",
@@ -64,6 +66,7 @@ class Link:
 
     wait_for_members: int
     timeout_s: float
+    trace: str | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,7 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
         schema,
         int(members),
         timeout_s,
+        options.get("trace"),
     )
 
 

@@ -20,13 +20,13 @@ _OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
 
 
 @contextmanager
-def spark_job(name: str, master: str | None, text: Any = None) -> "Iterator[SparkSession]":
+def spark_job(name: str, master: str | None, text: Any = None, **options: Any) -> "Iterator[SparkSession]":
     """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
     if text is not None:
         with text.status("starting Spark"):
-            spark = session(name, master=master)
+            spark = session(name, master=master, **options)
     else:
-        spark = session(name, master=master)
+        spark = session(name, master=master, **options)
     try:
         yield spark
     except VivumError:
