@@ -171,7 +171,8 @@ class RegionMember(RingLadder):
         if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
-            stream.stable < stream.window.stop or stream.reached < stream.window.stop for stream in self.streams.values()
+            stream.stable < stream.window.stop or stream.reached < stream.window.stop
+            for stream in self.streams.values()
         )
 
     def interval_ns(self) -> int:
