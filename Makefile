@@ -15,8 +15,10 @@ help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
 	@sed -n 's/^\([a-z]*\):.*##  *\(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 
-demo: base  ## Show what Vivum does, in the terminal, in seconds
-	@$(BIN)/vivum demo
+demo:  ## A market, from publishers to Spark and back, with packets lost on the way; two minutes
+	@tools/java.sh >/dev/null
+	@tools/venv.sh spark
+	@JAVA_HOME=$$(tools/java.sh) $(BIN)/vivum demo
 
 test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/lint.sh

@@ -6,6 +6,7 @@ Data alone. The rules that read it are in `tools/tidy`, the tests in `tests/tidy
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
+    ("demo",),
     ("bench",),
     ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
     ("sync",),

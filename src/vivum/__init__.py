@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vivum.live.connecting import connect
     from vivum.live.event import Batch, TopicEvent, TopicView
     from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, SendFailedError, TypeMismatch
-    from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
+    from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
     from vivum.live.handle import NodeHandle
     from vivum.live.messages import Message
     from vivum.live.statistics import NodeStatistics
@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BEST_EFFORT",
+    "KEYED",
     "RELIABLE",
     "Batch",
     "ClosedError",
@@ -69,6 +70,7 @@ _HOMES = {
     "Endpoint": "vivum.core.ids",
     "Guarantee": "vivum.live.guarantees",
     "HostError": "vivum.core.errors",
+    "KEYED": "vivum.live.guarantees",
     "LimitError": "vivum.core.errors",
     "Limits": "vivum.core.limits",
     "Member": "vivum.core.ids",

@@ -397,6 +397,31 @@ def test_a_callback_gets_everything_and_what_it_raises_does_not_stop_the_node(do
     play(scenario())
 
 
+def test_callbacks_are_told_of_missing_messages_by_one_of_their_own_or_by_the_loop(domain_name: str) -> None:
+    async def scenario() -> None:
+        raised: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context["exception"]))
+        async with vivum.connect(domain_name) as node:
+            told: list[vivum.MissedMessages] = []
+            topics = [await node.enter("/a", bytes, receive_bytes_max=10_000) for _ in range(2)]
+            for _ in range(50):
+                await topics[0].send(bytes(1000))
+            await topics[0].flush()
+            counts = [0, 0]
+
+            def count(number: int, batch: vivum.Batch[bytes]) -> None:
+                counts[number] += len(batch.payloads)
+
+            # What overran the queue is told first, in its place; what the network could not give, when it is known.
+            topics[0].on_batch(lambda batch: count(0, batch), missed=told.append)
+            topics[1].on_batch(lambda batch: count(1, batch))
+            assert [each.count for each in told] == [50 - counts[0]] == [each.count for each in raised]
+            topics[0]._seat.interrupt(vivum.MissedMessages("two are gone", 2))
+            assert [str(told[-1]), str(raised[-1])] == ["two are gone"] * 2
+
+    play(scenario())
+
+
 def test_a_message_of_another_type_is_counted_and_passed_over(domain_name: str) -> None:
     async def scenario() -> None:
         async with vivum.connect(domain_name) as node:

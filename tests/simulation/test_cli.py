@@ -87,10 +87,10 @@ def test_list_names_the_built_in_scenarios(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
-def test_the_demo_runs_and_every_guarantee_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--seconds", "0", "--json"]) == 0
+def test_the_cluster_that_is_watched_keeps_every_guarantee(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "watch", "--seconds", "0", "--json"]) == 0
     assert last_line(capsys.readouterr().out)["violations"] == 0
-    assert main(["demo", "--seconds", "0"]) == 0
+    assert main(["sim", "watch", "--seconds", "0"]) == 0
     assert "Every guarantee held" in capsys.readouterr().out
 
 

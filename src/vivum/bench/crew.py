@@ -35,6 +35,8 @@ class Worker:
         self.name = name
         self.process = process
         self.rss_kb: list[int] = []
+        self.is_dismissed = False
+        """It may end by itself; nobody listens to it any more."""
         self._errors = errors
         self._buffer = b""
 
@@ -66,6 +68,15 @@ class Worker:
             if key in heard:
                 return heard
 
+    def heard_now(self) -> list[dict[str, Any]]:
+        """Read what is there: all that the worker said since the last time. Raises `HostError` if it has ended."""
+        assert self.process.stdout is not None
+        piece = os.read(self.process.stdout.fileno(), 65536)
+        if not piece:
+            raise self._failure("ended too early")
+        *lines, self._buffer = (self._buffer + piece).split(b"\n")
+        return [json.loads(line) for line in lines]
+
     def cpu_s(self) -> tuple[float, float]:
         """Tell how long the worker has run so far, in seconds: its own code, and the kernel for it."""
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
@@ -91,7 +102,7 @@ class Worker:
         cause = f": {lines[-1].strip()}" if lines else ""
         if os.environ.get("VIVUM_BENCH_DEBUG"):
             sys.stderr.write("\n".join(lines) + "\n")
-        return HostError(f"the benchmark's process {self.name} {what}{cause}")
+        return HostError(f"the process {self.name} {what}{cause}")
 
 
 class Crew:
@@ -164,6 +175,16 @@ class Crew:
                 # There is no event to wait for: the server is not ours.
                 time.sleep(0.02)
         raise HostError(f"{command[0]} did not take connections on port {port} within {timeout_s:g} s")
+
+    def hear_any(self, timeout_s: float) -> list[tuple[Worker, dict[str, Any]]]:
+        """Wait until some worker says something, or so long; return all that was said, and by whom."""
+        by_stream = {
+            worker.process.stdout: worker
+            for worker in self.workers
+            if worker.process.stdout is not None and not worker.is_dismissed
+        }
+        readable, _, _ = select.select(list(by_stream), [], [], timeout_s)
+        return [(by_stream[each], said) for each in readable for said in by_stream[each].heard_now()]
 
     def watch(self, until: float, act: Callable[[float], None] | None = None) -> None:
         """Sample the memory of all workers until a time of the monotonic clock; `act(now)` is called each time."""

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vivum.bench.counting import Tally
+from vivum.bench.counting import BATCH_MESSAGES, Source, Tally
 
 PR_SET_PDEATHSIG = 1
 IDLE_S_MAX = 20.0
@@ -159,6 +159,19 @@ class Meter:
 def report_sent(control: Control, sent: int, window: Window, **further: Any) -> None:
     """Tell the parent how much a sender sent from the start of the window to its end, and after which it stopped."""
     control.tell(sent=sent, sent_per_s=further.pop("counted", sent) / window.seconds, **further)
+
+
+def send_in_batches(control: Control, size: int, send: Callable[[list[bytes]], None]) -> None:
+    """Send batch after batch from the parent's word until the window is over; for systems whose calls block."""
+    window = Window(control.wait_for("go"))
+    source = Source(size)
+    before = 0
+    while (now := time.monotonic()) < window.stop:
+        if now < window.start:
+            before = source.sent
+        send(source.batch(BATCH_MESSAGES))
+    report_sent(control, source.sent, window, counted=source.sent - before)
+    control.hear()
 
 
 def _die_with_parent(parent: int) -> None:

@@ -17,7 +17,7 @@ from vivum import __version__
 from vivum.cli.conventions import run
 
 COMMANDS: dict[str, str] = {
-    "demo": "Watch a small cluster survive loss, a sleeping node and a crash.",
+    "demo": "Watch a market go from publishers to subscribers, to Spark and back, with packets lost on the way.",
     "sim": "Run, watch and swarm deterministic simulations.",
     "up": "Run the service of a domain: membership, names of topics, beacon.",
     "pub": "Send messages to a topic.",

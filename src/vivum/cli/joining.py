@@ -1,6 +1,7 @@
 """What all commands that join a domain have in common: their options, and how they run and end."""
 
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -18,6 +19,12 @@ SeedsOption = Annotated[
     list[str] | None, typer.Option("--seed", help="host:port of a node or service to ask for the domain; repeatable.")
 ]
 UnicastOption = Annotated[bool, typer.Option("--unicast", help="Do not use IP multicast.")]
+TraceOption = Annotated[
+    Path | None, typer.Option(help="Write what this node sends and delivers into this folder, for `vivum audit`.")
+]
+LossOption = Annotated[
+    float, typer.Option(min=0.0, max=50.0, help="Lose so many percent of what arrives, on purpose: to rehearse.")
+]
 
 DEFAULT_DOMAIN = "default"
 DEFAULT_INTERFACE = LOOPBACK
@@ -31,6 +38,8 @@ def joined(
     *,
     embedded: bool = True,
     timeout_s: float = 10.0,
+    trace: Path | None = None,
+    loss: float = 0.0,
 ) -> Connecting:
     """Prepare to join with the options of the command line."""
     return connect(
@@ -40,6 +49,8 @@ def joined(
         multicast=False if unicast else "probe",
         embedded=embedded,
         timeout_s=timeout_s,
+        trace=trace,
+        loss=loss / 100,
     )
 
 

@@ -13,7 +13,9 @@ from vivum.cli.joining import (
     DEFAULT_INTERFACE,
     DomainOption,
     InterfaceOption,
+    LossOption,
     SeedsOption,
+    TraceOption,
     UnicastOption,
     joined,
     run_live,
@@ -39,11 +41,22 @@ def pub(
     interface: InterfaceOption = DEFAULT_INTERFACE,
     seeds: SeedsOption = None,
     unicast: UnicastOption = False,
+    trace: TraceOption = None,
+    loss: LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Send messages to a topic of bytes, and wait until every member has them."""
     guarantee = BEST_EFFORT if best_effort else RELIABLE
-    run_live(_publish(joined(domain, interface, seeds, unicast), topic, messages or [], wait, guarantee, as_json))
+    run_live(
+        _publish(
+            joined(domain, interface, seeds, unicast, trace=trace, loss=loss),
+            topic,
+            messages or [],
+            wait,
+            guarantee,
+            as_json,
+        )
+    )
 
 
 async def _publish(

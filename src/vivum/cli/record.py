@@ -12,7 +12,9 @@ from vivum.cli.joining import (
     DEFAULT_INTERFACE,
     DomainOption,
     InterfaceOption,
+    LossOption,
     SeedsOption,
+    TraceOption,
     UnicastOption,
     joined,
     run_live,
@@ -43,6 +45,8 @@ def record(
     interface: InterfaceOption = DEFAULT_INTERFACE,
     seeds: SeedsOption = None,
     unicast: UnicastOption = False,
+    trace: TraceOption = None,
+    loss: LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
@@ -57,7 +61,16 @@ def record(
             notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
         report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
         try:
-            run_live(_record(joined(domain, interface, seeds, unicast), names, log, count, seconds, report))
+            run_live(
+                _record(
+                    joined(domain, interface, seeds, unicast, trace=trace, loss=loss),
+                    names,
+                    log,
+                    count,
+                    seconds,
+                    report,
+                )
+            )
         finally:
             if as_json:
                 write_json({"log": str(to), **report, "next_offset": log.next_offset})

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
+from vivum.cli.sim_watch import watch
 from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
@@ -20,6 +21,7 @@ from vivum.sim.world import Result, World
 from vivum.storage.traces import TraceWriter
 
 app = command_group("Run, watch and swarm deterministic simulations.")
+app.command()(watch)
 
 ScenarioArgument = Annotated[
     str,

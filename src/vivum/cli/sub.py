@@ -11,7 +11,9 @@ from vivum.cli.joining import (
     DEFAULT_INTERFACE,
     DomainOption,
     InterfaceOption,
+    LossOption,
     SeedsOption,
+    TraceOption,
     UnicastOption,
     joined,
     run_live,
@@ -38,13 +40,17 @@ def sub(
     interface: InterfaceOption = DEFAULT_INTERFACE,
     seeds: SeedsOption = None,
     unicast: UnicastOption = False,
+    trace: TraceOption = None,
+    loss: LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
     guarantee = BEST_EFFORT if best_effort else RELIABLE
     printer = _Printer(count, names, as_json)
     try:
-        run_live(_print_all(joined(domain, interface, seeds, unicast), topic, guarantee, printer))
+        run_live(
+            _print_all(joined(domain, interface, seeds, unicast, trace=trace, loss=loss), topic, guarantee, printer)
+        )
     finally:
         if as_json:
             write_json({"topic": topic, "received": printer.received, "missed": printer.missed})

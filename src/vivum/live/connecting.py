@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
@@ -11,7 +12,9 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint
 from vivum.core.limits import Limits
 from vivum.live.handle import NodeHandle
+from vivum.live.tracing import NodeTrace
 from vivum.runtime.interfaces import hears_multicast
+from vivum.runtime.lossy import LOSS_MAX
 from vivum.runtime.member_host import HostOptions
 from vivum.wire.gate import domain_tag
 
@@ -27,14 +30,16 @@ BUFFER_BYTES = 8 * 1024 * 1024
 class Connecting:
     """A node that is about to join: await it, or use it with `async with`."""
 
-    def __init__(self, domain: str, options: HostOptions, timeout_s: float) -> None:
+    def __init__(self, domain: str, options: HostOptions, timeout_s: float, trace: Path | None) -> None:
         self._domain = domain
+        self._trace = trace
         self._options = options
         self._timeout_s = timeout_s
         self._node: NodeHandle | None = None
 
     async def _join(self) -> NodeHandle:
-        node = NodeHandle(self._domain, self._options)
+        trace = None if self._trace is None else NodeTrace(self._trace, self._options.name)
+        node = NodeHandle(self._domain, self._options, trace)
         try:
             await node.join(self._timeout_s)
         except BaseException:
@@ -69,6 +74,8 @@ def connect(
     timeout_s: float = JOIN_S,
     buffer_bytes: int = BUFFER_BYTES,
     limits: Limits | None = None,
+    trace: str | os.PathLike[str] | None = None,
+    loss: float = 0.0,
 ) -> Connecting:
     """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
 
@@ -77,11 +84,15 @@ def connect(
     services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
     `interface` and `port` are among them does. Where IP multicast does not work, `multicast=False` sends every
     receiver its own copy; "probe" tries it out. `ttl` is how many routers multicasts pass, plus one.
+    `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
+    share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(domain)
     if not 0 <= port < 65_536 or not 1 <= ttl < 256:
         raise UsageError(f"port {port} or ttl {ttl} is out of range; ports are 0 to 65535, ttl is 1 to 255")
+    if not 0.0 <= loss <= LOSS_MAX:
+        raise UsageError(f"loss {loss:g} is out of range; it is a share of what arrives, 0 to {LOSS_MAX:g}")
     places = tuple(map(seed_endpoint, seeds))
     wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
     meets = not wants_multicast and not places
@@ -100,8 +111,9 @@ def connect(
         ttl,
         buffer_bytes,
         limits or Limits(),
+        loss,
     )
-    return Connecting(domain, options, timeout_s)
+    return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
 
 
 def meeting_port(tag: int) -> int:

@@ -22,6 +22,7 @@ from vivum.live.seat import Seat
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
+from vivum.live.tracing import NodeTrace
 from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
@@ -45,7 +46,7 @@ LEAVE_S = 0.5
 class NodeHandle:
     """A node of a domain. Made by `vivum.connect`; an async context manager that leaves the domain at its end."""
 
-    def __init__(self, domain: str, options: HostOptions) -> None:
+    def __init__(self, domain: str, options: HostOptions, trace: NodeTrace | None = None) -> None:
         self.domain = domain
         self.name = options.name
         self._loop = asyncio.get_running_loop()
@@ -61,7 +62,8 @@ class NodeHandle:
         self._service: Endpoint | None = None
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled)
+        self._trace = trace
+        self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled, trace)
         self._browser = Browser(self._host, self._loop)
         self._host.parts.surveyor.report = self._report_load
         self._host.start()
@@ -96,6 +98,7 @@ class NodeHandle:
             host.settings.frame_bytes_max,
             host.settings.window_frames,
             host.receive_buffer_bytes,
+            host.lost_on_purpose,
             host.parts.counters.as_dict(),
             host.parts.qsm.memory(),
         )
@@ -201,8 +204,8 @@ class NodeHandle:
         drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
         made: list[Topic[T]] = []
         for seat in seats:
-            inbox = Inbox(seat.name, receive_bytes_max, drops)
-            topic = Topic(self, seat, codec, receive=receive, own=own, inbox=inbox)
+            inbox = Inbox(seat.name, receive_bytes_max, drops, own)
+            topic = Topic(self, seat, codec, receive=receive, inbox=inbox)
             self._topics[topic] = None
             made.append(topic)
         try:
@@ -251,15 +254,19 @@ class NodeHandle:
             for record in await self._browser.enter(entries):
                 if record.name not in self._seats:
                     self._check(record.name, schema, guarantee, record.schema, record.guarantee)
-                    self._add_seat(record, guarantee)
+                    self._add_seat(record, schema, guarantee)
         seats = [self._seats[name] for name in names]
         for seat in seats:
             self._check(seat.name, schema, guarantee, seat.schema, seat.guarantee.value)
         return seats
 
-    def _add_seat(self, record: TopicRecord, guarantee: Guarantee) -> None:
-        seat = Seat(self._host, record.name, GroupId(record.group), record.schema, guarantee)
+    def _add_seat(self, record: TopicRecord, schema: str, guarantee: Guarantee) -> None:
+        # Topics of one type share the text of its schema.
+        shared = schema if record.schema == schema else record.schema
+        seat = Seat(self._host, record.name, GroupId(record.group), shared, guarantee)
         self._seats[record.name] = self._by_group[seat.group] = seat
+        if self._trace is not None and guarantee is Guarantee.BEST_EFFORT:
+            self._trace.leave_out(seat.group)
 
     @staticmethod
     def _check(name: str, schema: str, guarantee: Guarantee, their_schema: str, their_guarantee: str) -> None:
@@ -343,6 +350,8 @@ class NodeHandle:
             if self._life is not None:
                 self._on_life_lost(self._life)
             self._life = client.member
+            if self._trace is not None and self._life is not None:
+                self._trace.on_life(self._host.now_ns, self._life)
             self._progress.set()
         if client.epoch != self._epoch:
             self._on_epoch(client.epoch)
@@ -459,13 +468,15 @@ class NodeHandle:
         try:
             await self._host.close(LEAVE_S)
         finally:
-            self._host.close_now()
+            self.close_now()
 
     def close_now(self) -> None:
         """Close the sockets without a word; the others notice by the silence."""
         if not self._is_closed:
             self._let_go()
         self._host.close_now()
+        if self._trace is not None:
+            self._trace.close(self._host.now_ns)
 
     def _let_go(self) -> None:
         self._is_closed = True

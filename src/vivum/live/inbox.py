@@ -31,9 +31,10 @@ def estimated_bytes(delivery: Delivery) -> int:
 class Inbox:
     """A bounded queue of deliveries with one reader."""
 
-    __slots__ = ("_bytes_max", "_drops_oldest", "_items", "_topic", "_waiter", "closed", "missed", "size")
+    __slots__ = ("_bytes_max", "_drops_oldest", "_items", "_topic", "_waiter", "closed", "missed", "size", "wants_own")
 
-    def __init__(self, topic: str, bytes_max: int, drops_oldest: bool) -> None:
+    def __init__(self, topic: str, bytes_max: int, drops_oldest: bool, wants_own: bool = True) -> None:
+        self.wants_own = wants_own
         self._topic = topic
         self._bytes_max = bytes_max
         self._drops_oldest = drops_oldest

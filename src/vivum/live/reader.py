@@ -4,7 +4,7 @@ Cancellation safe: what was not returned is returned by the next read, also in t
 """
 
 from collections.abc import AsyncIterator, Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -16,16 +16,23 @@ from vivum.live.inbox import Inbox
 T = TypeVar("T")
 
 
+class Names(Protocol):
+    """Who knows how topics are called: a seat its own, a node all."""
+
+    def name_of(self, group: GroupId) -> str:
+        """Tell the name of the topic of a group."""
+
+
 class Reader(Generic[T]):
     """The reading side of a topic. One task reads at a time."""
 
-    __slots__ = ("_decode", "_delivery", "_index", "_name_of", "inbox", "undecodable")
+    __slots__ = ("_decode", "_delivery", "_index", "_names", "inbox", "undecodable")
 
-    def __init__(self, inbox: Inbox, decode: Callable[[bytes], T], name_of: Callable[[GroupId], str]) -> None:
+    def __init__(self, inbox: Inbox, decode: Callable[[bytes], T], names: Names) -> None:
         self.inbox = inbox
         self.undecodable = 0
         self._decode = decode
-        self._name_of = name_of
+        self._names = names
         self._delivery: Delivery | None = None
         self._index = 0
 
@@ -94,7 +101,7 @@ class Reader(Generic[T]):
             self.undecodable += 1
             return None
         return TopicEvent(
-            self._name_of(delivery.group),
+            self._names.name_of(delivery.group),
             value,
             delivery.sender,
             delivery.first_sequence + index,
@@ -105,7 +112,7 @@ class Reader(Generic[T]):
     def _batch(self, delivery: Delivery, index: int) -> Batch[T]:
         payloads = delivery.payloads
         return Batch(
-            self._name_of(delivery.group),
+            self._names.name_of(delivery.group),
             payloads[index:] if index else payloads,
             delivery.sender,
             delivery.first_sequence + index,

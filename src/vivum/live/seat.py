@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
@@ -16,6 +17,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
+from vivum.live.keys import SeenKeys, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
@@ -26,11 +28,49 @@ TURN_NS = 2_000_000
 VIEWS_MAX = 256
 """Views that wait for who watches them; the oldest go, since the newest says all."""
 
-Receiver = Callable[[Delivery], None]
+
+class Listener(Protocol):
+    """Who takes what is delivered in a topic here: an inbox, callbacks, a recorder."""
+
+    @property
+    def wants_own(self) -> bool:
+        """Also what this node sent itself."""
+
+    def put(self, delivery: Delivery) -> None:
+        """Take a run of messages."""
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Learn that messages are missing at this place."""
 
 
 class Seat:
-    """One topic at one node."""
+    """One topic at one node. Thousands of them are common, so what few need is made when it is needed."""
+
+    __slots__ = (
+        "_changed",
+        "_command",
+        "_failure",
+        "_host",
+        "_turn",
+        "_waiting",
+        "_yielded_ns",
+        "accepted",
+        "delivered",
+        "failed",
+        "fault",
+        "group",
+        "guarantee",
+        "holders",
+        "listeners",
+        "name",
+        "schema",
+        "seen",
+        "sent",
+        "slow",
+        "stable",
+        "view",
+        "watchers",
+    )
 
     def __init__(self, host: MemberHost, name: str, group: GroupId, schema: str, guarantee: Guarantee) -> None:
         self.name = name
@@ -44,23 +84,22 @@ class Seat:
         self.sent = 0
         self.delivered = 0
         self.failed = 0
+        self.seen: SeenKeys | None = SeenKeys() if guarantee is Guarantee.KEYED else None
         self.view: TopicView | None = None
-        self.receivers: list[Receiver] = []
-        self.interruptible: list[Callable[[MissedMessages], None]] = []
-        self.watchers: list[deque[TopicView]] = []
+        self.listeners: tuple[Listener, ...] = ()
+        self.watchers: tuple[deque[TopicView], ...] = ()
         self.fault: Exception | None = None
-        # Made when somebody waits: thousands of topics are entered, and few are waited for.
         self._changed: asyncio.Event | None = None
         self._host = host
         self._command: Callable[[GroupId, Sequence[bytes]], Command] = (
             SendOnce if guarantee is Guarantee.BEST_EFFORT else SendMessages
         )
         self._failure: SendFailed | None = None
-        self._turn = asyncio.Lock()
+        self._turn: asyncio.Lock | None = None
         self._waiting = 0
         self._yielded_ns = 0
 
-    def name_of(self, _: GroupId) -> str:
+    def name_of(self, group: GroupId) -> str:  # noqa: ARG002
         """Tell the name of the topic, whatever group it has now."""
         return self.name
 
@@ -71,7 +110,7 @@ class Seat:
         if self._waiting:
             # Others were here first.
             return False
-        return self._submit(payloads)
+        return self._submit(payloads if self.seen is None else without_keys(payloads))
 
     def _submit(self, payloads: Sequence[bytes]) -> bool:
         if not self.holders:
@@ -87,8 +126,18 @@ class Seat:
 
     async def send(self, payloads: Sequence[bytes]) -> None:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        if not self.try_send(payloads):
+        await self._send(payloads if self.seen is None else without_keys(payloads))
+
+    async def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> None:
+        """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
+        assert self.seen is not None, self.name
+        await self._send(with_keys(query, batch, first, payloads))
+
+    async def _send(self, payloads: Sequence[bytes]) -> None:
+        if self._waiting or not self._submit(payloads):
             self._waiting += 1
+            if self._turn is None:
+                self._turn = asyncio.Lock()
             try:
                 async with self._turn:
                     while not self._submit(payloads):
@@ -147,13 +196,24 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
-        for receiver in self.receivers:
-            receiver(delivery)
+        runs = (delivery,) if self.seen is None else tuple(self.seen.runs_of(delivery))
+        for listener in self.listeners:
+            if not is_own or listener.wants_own:
+                for run in runs:
+                    listener.put(run)
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Let all readers know that messages are missing."""
-        for each in self.interruptible:
-            each(told)
+        """Let all who listen know that messages are missing."""
+        for listener in self.listeners:
+            listener.interrupt(told)
+
+    def listen(self, listener: Listener) -> None:
+        """Hand over all that comes from now on."""
+        self.listeners += (listener,)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Hand over no more; nothing happens if it did not listen."""
+        self.listeners = tuple(each for each in self.listeners if each is not listener)
 
     # Views.
 

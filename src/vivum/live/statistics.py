@@ -23,6 +23,9 @@ class NodeStatistics:
     receive_buffer_bytes: int
     """What the system granted."""
 
+    lost_on_purpose: int
+    """Datagrams that arrived and were thrown away, as `connect(loss=)` asks for."""
+
     counters: dict[str, int]
     """As listed in docs/reference/counters.md."""
 

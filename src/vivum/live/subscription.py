@@ -33,7 +33,7 @@ class Subscription(Generic[T]):
         self._codec = codec
         self._guarantee = guarantee
         self._inbox = inbox
-        self._reader: Reader[T] = Reader(inbox, codec.decode, node.name_of)
+        self._reader: Reader[T] = Reader(inbox, codec.decode, node)
         self._seats: dict[str, Seat] = {}
         self._watch: int | None = None
         self._new: list[TopicRecord] = []
@@ -74,8 +74,7 @@ class Subscription(Generic[T]):
                 seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee)
                 for seat in seats:
                     seat.holders += 1
-                    seat.receivers.append(self._inbox.put)
-                    seat.interruptible.append(self._inbox.interrupt)
+                    seat.listen(self._inbox)
                     self._seats[seat.name] = seat
                 await self._node.join_seats(seats)
             except ClosedError:
@@ -118,8 +117,7 @@ class Subscription(Generic[T]):
             self._task.cancel()
         for seat in self._seats.values():
             seat.holders -= 1
-            seat.receivers.remove(self._inbox.put)
-            seat.interruptible.remove(self._inbox.interrupt)
+            seat.unlisten(self._inbox)
         self._inbox.close()
         self._has_entered.set()
         self._node.forget(self)

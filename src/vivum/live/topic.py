@@ -11,11 +11,12 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.machine import Delivery
 from vivum.live.event import Batch, TopicEvent, TopicView
+from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
 from vivum.live.reader import Batches, Events, Reader
-from vivum.live.seat import VIEWS_MAX, Receiver, Seat
+from vivum.live.seat import VIEWS_MAX, Listener, Seat
 from vivum.wire.codec import measure
 
 if TYPE_CHECKING:
@@ -45,27 +46,49 @@ class TopicStatistics:
     undecodable: int
     """Of another type than the topic's; passed over."""
 
+    repeated: int
+    """Of a `KEYED` topic: came again with the same key, by whichever sender; passed over."""
+
     view: int
     members: int
+
+
+class _Callback:
+    """Calls back for what is delivered, and for what is missing."""
+
+    __slots__ = ("_deliver", "_missed", "wants_own")
+
+    def __init__(
+        self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None], wants_own: bool
+    ) -> None:
+        self._deliver = deliver
+        self._missed = missed
+        self.wants_own = wants_own
+
+    def put(self, delivery: Delivery) -> None:
+        """Hand it on."""
+        self._deliver(delivery)
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Hand it on."""
+        self._missed(told)
 
 
 class Topic(Generic[T]):
     """A topic that this node has entered. Made by `NodeHandle.enter`; `async with` leaves it at the end."""
 
-    def __init__(
-        self, node: "NodeHandle", seat: Seat, codec: Codec[T], *, receive: bool, own: bool, inbox: Inbox
-    ) -> None:
+    __slots__ = ("__weakref__", "_codec", "_is_left", "_listener", "_node", "_reader", "_receives", "_seat")
+
+    def __init__(self, node: "NodeHandle", seat: Seat, codec: Codec[T], *, receive: bool, inbox: Inbox) -> None:
         self._node = node
         self._seat = seat
         self._codec = codec
-        self._own = own
         self._is_left = False
-        self._reader: Reader[T] = Reader(inbox, codec.decode, seat.name_of)
-        self._receiver: Receiver | None = None
+        self._reader: Reader[T] = Reader(inbox, codec.decode, seat)
+        self._listener: Listener | None = None
         seat.holders += 1
         if receive:
-            self._receive_by(inbox.put)
-            seat.interruptible.append(inbox.interrupt)
+            self._listen_by(inbox)
         self._receives = receive
 
     @property
@@ -135,18 +158,11 @@ class Topic(Generic[T]):
 
     # Receiving.
 
-    def _receive_by(self, receiver: Receiver) -> None:
-        if self._receiver is not None:
-            self._seat.receivers.remove(self._receiver)
-        if not self._own:
-            wanted = receiver
-
-            def receiver(delivery: Delivery) -> None:
-                if delivery.sender != self._node.member:
-                    wanted(delivery)
-
-        self._receiver = receiver
-        self._seat.receivers.append(receiver)
+    def _listen_by(self, listener: Listener) -> None:
+        if self._listener is not None:
+            self._seat.unlisten(self._listener)
+        self._listener = listener
+        self._seat.listen(listener)
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         self._must_receive()
@@ -169,10 +185,13 @@ class Topic(Generic[T]):
         if not self._receives:
             raise UsageError(f"topic {self.name} was entered with receive=False")
 
-    def on(self, callback: Callable[[TopicEvent[T]], None]) -> None:
+    def on(
+        self, callback: Callable[[TopicEvent[T]], None], missed: Callable[[MissedMessages], None] | None = None
+    ) -> None:
         """Call back for every message from now on, also for those that wait; nothing is queued any more.
 
-        The callback runs inside the event loop: it must be short. What it raises goes to the loop's exception handler.
+        `missed` is called where messages are missing; without it that goes to the loop's exception handler, as does
+        what a callback raises. Callbacks run inside the event loop: they must be short.
         """
         reader = self._reader
 
@@ -180,18 +199,28 @@ class Topic(Generic[T]):
             for event in reader.events_of(delivery):
                 self._node.call_safely(callback, event)
 
-        self._divert(deliver)
+        self._divert(deliver, missed)
 
-    def on_batch(self, callback: Callable[[Batch[T]], None]) -> None:
+    def on_batch(
+        self, callback: Callable[[Batch[T]], None], missed: Callable[[MissedMessages], None] | None = None
+    ) -> None:
         """As `on`, for whole runs of messages."""
         reader = self._reader
-        self._divert(lambda delivery: self._node.call_safely(callback, reader.batch_of(delivery)))
+        self._divert(lambda delivery: self._node.call_safely(callback, reader.batch_of(delivery)), missed)
 
-    def _divert(self, receiver: Receiver) -> None:
+    def _divert(self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None] | None) -> None:
         self._must_receive()
-        self._receive_by(receiver)
-        while (waiting := self._reader.inbox.take()) is not None:
-            receiver(waiting)
+        tell = _raised if missed is None else missed
+        inbox = self._reader.inbox
+        self._listen_by(_Callback(deliver, lambda told: self._node.call_safely(tell, told), inbox.wants_own))
+        while inbox:
+            try:
+                waiting = inbox.take()
+            except MissedMessages as told:
+                self._node.call_safely(tell, told)
+            else:
+                assert waiting is not None, "the inbox is not empty"
+                deliver(waiting)
 
     async def views(self) -> AsyncIterator[TopicView]:
         """Iterate over the views of the topic: the present one first, then each change."""
@@ -199,14 +228,14 @@ class Topic(Generic[T]):
         waiting: deque[TopicView] = deque(maxlen=VIEWS_MAX)
         if seat.view is not None:
             waiting.append(seat.view)
-        seat.watchers.append(waiting)
+        seat.watchers += (waiting,)
         try:
             while not self._is_left:
                 while waiting:
                     yield waiting.popleft()
                 await seat.wait_for_change()
         finally:
-            seat.watchers.remove(waiting)
+            seat.watchers = tuple(each for each in seat.watchers if each is not waiting)
 
     async def wait_for_members(self, count: int) -> tuple[Member, ...]:
         """Wait until the view has at least so many members, this node included."""
@@ -220,7 +249,7 @@ class Topic(Generic[T]):
     def statistics(self) -> TopicStatistics:
         """Tell what this node did in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
-        view = seat.view
+        view, seen = seat.view, seat.seen
         return TopicStatistics(
             seat.sent,
             seat.stable,
@@ -228,7 +257,8 @@ class Topic(Generic[T]):
             seat.delivered,
             inbox.size,
             inbox.missed,
-            self._reader.undecodable,
+            self._reader.undecodable + (0 if seen is None else seen.malformed),
+            0 if seen is None else seen.repeated,
             0 if view is None else view.number,
             0 if view is None else len(view.members),
         )
@@ -248,11 +278,9 @@ class Topic(Generic[T]):
         self._is_left = True
         seat = self._seat
         seat.holders -= 1
-        if self._receiver is not None:
-            seat.receivers.remove(self._receiver)
-            self._receiver = None
-        if self._receives:
-            seat.interruptible.remove(self._reader.inbox.interrupt)
+        if self._listener is not None:
+            seat.unlisten(self._listener)
+            self._listener = None
         self._reader.inbox.close()
         seat.notify()
         self._node.forget(self)
@@ -264,3 +292,7 @@ class Topic(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.leave()
+
+
+def _raised(told: MissedMessages) -> None:
+    raise told

@@ -5,6 +5,9 @@ Types of topics, to be sent live. A feed may have types of its own with these na
 
 from vivum.live.messages import Message
 
+ALERTS_TOPIC = "/surveillance/alerts"
+"""Where surveillance publishes, with the guarantee `KEYED`."""
+
 
 class MarketQuote(Message):
     """Best bid and offer of a symbol."""
@@ -37,3 +40,14 @@ class MarketOrder(Message):
     action: str
     price: float
     size: int
+
+
+class SurveillanceAlert(Message):
+    """What surveillance found: which pattern, whose, and when it began and ended (nanoseconds since 1970)."""
+
+    pattern: str
+    symbol: str
+    who: str
+    first_ns: int
+    last_ns: int
+    evidence: str

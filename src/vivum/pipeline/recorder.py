@@ -43,6 +43,8 @@ _LIST = re.compile(r"list\[(.+)\]")
 class Recorder:
     """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
 
+    wants_own = True
+
     def __init__(self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog) -> None:
         self.recorded = 0
         self.missed = 0
@@ -73,8 +75,7 @@ class Recorder:
             for number in watches:
                 self._node.browser.unwatch(number)
             for seat in self._seats:
-                seat.receivers.remove(self._on_delivery)
-                seat.interruptible.remove(self._on_missed)
+                seat.unlisten(self)
                 seat.holders -= 1
                 self._node.release(seat)
             entering.cancel()
@@ -106,12 +107,12 @@ class Recorder:
                 seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
                 for seat in seats:
                     seat.holders += 1
-                    seat.receivers.append(self._on_delivery)
-                    seat.interruptible.append(self._on_missed)
+                    seat.listen(self)
                 self._seats += seats
                 await self._node.join_seats(seats)
 
-    def _on_delivery(self, delivery: Delivery) -> None:
+    def put(self, delivery: Delivery) -> None:
+        """Keep a run of messages until it is written."""
         payloads = delivery.payloads
         size = sum(map(len, payloads))
         if self._held_bytes + self._writing_bytes + size > HELD_BYTES_MAX:
@@ -133,8 +134,9 @@ class Recorder:
         if self._held_bytes >= BATCH_BYTES or len(self._held) == 1:
             self._wake.set()
 
-    def _on_missed(self, missed: MissedMessages) -> None:
-        self.missed += missed.count or 1
+    def interrupt(self, told: MissedMessages) -> None:
+        """Count what is missing."""
+        self.missed += told.count or 1
 
     async def _write_on(self) -> None:
         while True:

@@ -20,6 +20,7 @@ JAVA_LEAST = 17
 MEMORY = "2g"
 """Memory of the driver, which on one machine does all the work."""
 
+_JAVA = {False: "-XX:+UseParallelGC", True: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"}
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -29,10 +30,12 @@ def session(
     master: str | None = None,
     memory: str = MEMORY,
     settings: Mapping[str, str] | None = None,
+    brief: bool = False,
 ) -> "SparkSession":
     """Return a Spark session with `format("vivum")`, quiet logs, and this Python for its workers.
 
-    `master` is `local[*]` if not given. A session that runs already is used, whatever it was made with. Raises
+    `master` is `local[*]` if not given. With `brief`, Java is told to start fast and to stay small: for a minute's work
+    on little data. A session that runs already is used, whatever it was made with. Raises
     `HostError` in one sentence where Java is missing, `UsageError` where PySpark is.
     """
     builder = _spark_session().builder.appName(name)
@@ -48,7 +51,7 @@ def session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_JAVA[brief]}",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "vivum-warehouse"),
@@ -66,7 +69,7 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Teach a session `format("vivum")`: read and readStream."""
+    """Teach a session `format("vivum")`: read, readStream, write and writeStream."""
     from vivum.pipeline.source import VivumSource
 
     # The source takes filters; Spark refuses such a source while this is off.

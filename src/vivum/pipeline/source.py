@@ -21,6 +21,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from vivum.core.errors import UsageError
 from vivum.pipeline.options import LATEST, SourceOptions, read_options
+from vivum.pipeline.sink import VivumStreamWriter, VivumWriter
+from vivum.pipeline.sink_options import read_sink_options
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_files import SegmentFile
@@ -64,7 +66,14 @@ class VivumSource(datasource.DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self.wanted = read_options(options)
+        self._read_options: SourceOptions | None = None
+
+    @property
+    def wanted(self) -> SourceOptions:
+        """The options for reading. Checked here, since the same class is made for writing too."""
+        if self._read_options is None:
+            self._read_options = read_options(self.options)
+        return self._read_options
 
     @classmethod
     def name(cls) -> str:
@@ -95,6 +104,21 @@ class VivumSource(datasource.DataSource):
     def streamReader(self, schema: types.StructType) -> "VivumStreamReader":  # noqa: N802
         """Read as a stream."""
         return VivumStreamReader(self.wanted, schema)
+
+    def writer(self, schema: types.StructType, overwrite: bool) -> VivumWriter:
+        """Publish once."""
+        _must_append(overwrite)
+        return VivumWriter(read_sink_options(self.options, schema, stream=False))
+
+    def streamWriter(self, schema: types.StructType, overwrite: bool) -> VivumStreamWriter:  # noqa: N802
+        """Publish as a stream."""
+        _must_append(overwrite)
+        return VivumStreamWriter(read_sink_options(self.options, schema, stream=True))
+
+
+def _must_append(overwrite: bool) -> None:
+    if overwrite:
+        raise UsageError("what was published cannot be overwritten; use the mode 'append'")
 
 
 class _Reading:

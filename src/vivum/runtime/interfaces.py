@@ -19,8 +19,11 @@ PAYLOAD_BYTES_DEFAULT = 1472
 PAYLOAD_BYTES_MAX = 65_000
 """Frames on loopback and jumbo links: below the 65,507 that UDP has, with room for what repair adds."""
 
-PROBE_S = 0.2
-"""How long the echo of a multicast may take; within one computer it takes microseconds."""
+PROBES = 20
+"""How many multicasts must all go unheard: on a lossy network one alone says nothing."""
+
+PROBE_S = 0.01
+"""How long the echo of each may take; within one computer it takes microseconds."""
 
 PROBE_CHANNEL = Channel(65_535)
 
@@ -51,7 +54,7 @@ def payload_bytes_of(interface: str) -> int:
 
 
 def hears_multicast(domain: int, interface: str) -> bool:
-    """Send a multicast on the interface and tell whether another socket of this computer hears it.
+    """Send multicasts on the interface and tell whether another socket of this computer hears one of them.
 
     It shows whether this computer can send and hear multicast at all. What switches and clouds do with it is not known.
     """
@@ -61,9 +64,11 @@ def hears_multicast(domain: int, interface: str) -> bool:
         return False
     try:
         listener.listen(PROBE_CHANNEL)
-        sender.send([Datagram(PROBE_CHANNEL, b"probe")])
-        readable, _, _ = select.select(listener.sockets[1:], [], [], PROBE_S)
-        return bool(readable)
+        for _ in range(PROBES):
+            sender.send([Datagram(PROBE_CHANNEL, b"probe")])
+            if any(select.select(listener.sockets[1:], [], [], PROBE_S)):
+                return True
+        return False
     except Exception:
         return False
     finally:

@@ -15,6 +15,7 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event
 from vivum.node.build import SERVICE_NODE
 from vivum.node.compose import MemberParts, compose_member
+from vivum.observe.trace import Tracer
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
@@ -22,7 +23,9 @@ from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.driver import Driver
+from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
+from vivum.runtime.lossy import LossyPort
 from vivum.runtime.udp import UdpPort
 
 CARRY_STEP_NS = 150_000_000
@@ -64,6 +67,8 @@ class HostOptions:
     ttl: int
     buffer_bytes: int
     limits: Limits
+    loss: float = 0.0
+    """Share of what arrives that is thrown away on purpose."""
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
@@ -102,6 +107,7 @@ class MemberHost:
         on_delivery: Callable[[Delivery], None],
         on_event: Callable[[Event], None],
         on_settled: Callable[[], None],
+        trace: Tracer | None = None,
     ) -> None:
         self.options = options
         self._on_event = on_event
@@ -113,6 +119,7 @@ class MemberHost:
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._port = self._open_port()
+        keep_heap()
         self.settings = fitting_settings(
             payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
         )
@@ -125,6 +132,7 @@ class MemberHost:
             options.limits,
             seeds=options.seeds,
             carry_after_ns=self._carry_after_ns(),
+            trace=trace,
         )
         self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle)
 
@@ -135,9 +143,8 @@ class MemberHost:
 
     def _open_port(self) -> UdpPort:
         options = self.options
-        open_at = partial(
-            UdpPort, options.domain, options.interface, buffer_bytes=options.buffer_bytes, ttl=options.ttl
-        )
+        made = partial(LossyPort, options.loss) if options.loss else UdpPort
+        open_at = partial(made, options.domain, options.interface, buffer_bytes=options.buffer_bytes, ttl=options.ttl)
         if options.is_meeting_port and not options.port:
             try:
                 return open_at(port=options.seeds[0].port)
@@ -183,6 +190,16 @@ class MemberHost:
     def service_info(self) -> ServiceInfo | None:
         """The service that the node belongs to."""
         return self._parts.finder.service
+
+    @property
+    def now_ns(self) -> int:
+        """The time that the node sees."""
+        return self._driver.now_ns
+
+    @property
+    def lost_on_purpose(self) -> int:
+        """Datagrams that arrived and were thrown away, as the options ask for."""
+        return self._port.lost_on_purpose
 
     @property
     def receive_buffer_bytes(self) -> int:

@@ -82,6 +82,9 @@ class UdpPort:
         self.unsendable = 0
         """Datagrams that the system refused: too large, no route, no such address. Dropped."""
 
+        self.lost_on_purpose = 0
+        """Datagrams that arrived and were thrown away, by a port that is to do so (`lossy`)."""
+
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
@@ -213,6 +216,8 @@ class UdpPort:
         size = len(first.data)
         total = size
         stop = start + 1
+        if 2 * size > SEGMENTED_BYTES_MAX:
+            return stop
         while stop < len(datagrams) and stop - start < SEGMENTS_MAX:
             each = datagrams[stop]
             total += len(each.data)

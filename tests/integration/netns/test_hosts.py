@@ -68,6 +68,17 @@ def test_what_a_killed_run_left_behind_is_swept():
     assert f"vivum-{process.pid}-" not in names()
 
 
+def test_multicast_is_heard_although_half_of_all_packets_are_lost():
+    # A single probe that was lost once made a node of twenty settle for unicast, where it found nobody.
+    with NetnsNetwork(1) as network:
+        (host,) = network.hosts
+        host.lose(50)
+        ask = f"all(hears_multicast(7, '{host.address}') for _ in range(20))"
+        probe = f"from vivum.runtime.interfaces import hears_multicast; print({ask})"
+        heard = subprocess.run([*host.prefix, sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert heard.stdout == "True\n"
+
+
 def test_with_loss_at_every_receiver_nothing_is_lost_in_the_end():
     with NetnsNetwork(4, rate_mbit=100) as network:
         for host in network.hosts[2:]:

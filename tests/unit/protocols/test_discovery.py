@@ -9,6 +9,7 @@ from vivum.observe.counters import Counters
 from vivum.protocols.discovery.beaconer import Beaconer, EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import (
     BEACON_CHANNEL,
+    HINTS_MAX,
     Finder,
     ServiceAbsent,
     ServiceFound,
@@ -20,7 +21,7 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control
-from vivum.wire.directory import Beacon, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate, domain_tag
 from vivum.wire.kinds import Kind
 
@@ -63,7 +64,7 @@ def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[object]
         machine.on_timer(due_ns)
 
 
-def frame_of(message: Seek | Beacon):
+def frame_of(message: Seek | Beacon | Farewell):
     return split(encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, NOW, message))[0]
 
 
@@ -106,14 +107,53 @@ def test_seeds_are_asked_directly_and_answer_for_the_service_that_they_know():
     seeker = finder(multicast=False, seeds=[HERE, THERE])
     sought, _ = run_to(seeker, NOW)
     assert [each.destination for each in sought] == [THERE], "not itself"
-    seed = finder(THERE)
+    seed, place = finder(THERE), Endpoint("10.0.0.9", 9)
     run_to(seed, NOW)
-    seed.on_frame(NOW, HERE, frame_of(info(Endpoint("10.0.0.9", 9)).to_beacon()))
+    seed.on_frame(NOW, place, frame_of(info(place).to_beacon()))
     run_to(seed, NOW)
     seed.on_frame(NOW, HERE, split(sought[0].data)[0])
     (answer,), _ = run_to(seed, NOW)
     assert answer.destination == HERE
-    assert message_of(answer).port == 9
+    # What the seed says is a hint: the service itself is asked, and believed.
+    seeker.on_frame(NOW, THERE, split(answer.data)[0])
+    (question,), events = run_to(seeker, NOW)
+    assert (question.destination, events) == (place, [])
+    service = beaconer(place)
+    service.take_output()
+    service.on_frame(NOW, HERE, split(question.data)[0])
+    (word,) = service.take_output().datagrams
+    seeker.on_frame(NOW, place, split(word.data)[0])
+    _, events = run_to(seeker, NOW)
+    assert [each.service.endpoint for each in events if isinstance(each, ServiceFound)] == [place]
+
+
+def test_a_forged_beacon_lures_nobody_away_and_makes_little_noise():
+    seeker, service = finder(), beaconer()
+    assert service.info is not None
+    seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
+    run_to(seeker, NOW)
+    service.take_output()
+    for number in range(1000):
+        forged = frame_of(ServiceInfo(Endpoint("10.6.6.6", 1 + number), True, 1000, 1 << 20, 0).to_beacon())
+        seeker.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
+        service.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
+    asked, events = run_to(seeker, NOW)
+    assert seeker.service == service.info
+    assert events == []
+    assert len(asked) == HINTS_MAX
+    assert not any(isinstance(each, ServiceOutranked) for each in service.take_output().events)
+
+
+def test_only_a_service_itself_says_farewell_and_only_who_seeks_is_answered():
+    seeker, service = finder(), beaconer()
+    assert service.info is not None
+    seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
+    run_to(seeker, NOW)
+    service.take_output()
+    seeker.on_frame(NOW, Endpoint("10.0.0.3", 7), frame_of(Farewell(*THERE)))
+    assert seeker.service == service.info
+    service.on_frame(NOW, Endpoint("10.0.0.3", 7), frame_of(Seek(*HERE, 0, True, True)))
+    assert service.take_output().datagrams == []
 
 
 def test_a_silent_service_is_lost_and_sought_again():
@@ -180,7 +220,7 @@ def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
     assert [type(each) for each in events] == [ServiceLost]
     assert sought
     # A farewell of another service is nobody's concern.
-    seeker.on_frame(NOW, THERE, frame_of(info(HERE).to_beacon()))
+    seeker.on_frame(NOW, HERE, frame_of(info(HERE).to_beacon()))
     run_to(seeker, NOW)
     seeker.on_frame(NOW, THERE, split(word.data)[0])
     assert seeker.service == info(HERE)

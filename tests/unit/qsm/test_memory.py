@@ -21,8 +21,10 @@ def test_what_is_sent_cached_and_held_is_added_up_and_forgotten() -> None:
     for number in range(3):
         sender.feed(ONE, number, [bytes(1000)], ViewNumber(1))
     sealed = seal_all(sender)
+    stream = region.stream_of(ALICE, 0)
+    assert stream is not None
     for frame in frames_of(5)[1:]:
-        region.on_data(0, ALICE, frame)
+        region.on_data(0, stream, frame)
     held = measure_memory(7, [sender], [region])
     assert held.waiting_bytes == 7
     assert held.sent_bytes == sum(frame.length for frame in sealed)
@@ -35,8 +37,10 @@ def test_what_is_sent_cached_and_held_is_added_up_and_forgotten() -> None:
 def test_new_highs_are_told_once_with_their_limit() -> None:
     settings = QsmSettings()
     watch, region = MemoryWatch(settings), make_region()
+    stream = region.stream_of(ALICE, 0)
+    assert stream is not None
     for frame in frames_of(5)[1:]:
-        region.on_data(0, ALICE, frame)
+        region.on_data(0, stream, frame)
     grown = {each.queue: (each.depth, each.limit) for each in watch.look([], [region])}
     limit = settings.cache_frames_max + settings.window_frames
     assert grown == {"cached frames of a stream": (5, limit), "held frames of a stream": (5, limit)}

@@ -4,9 +4,9 @@ import time
 from typing import Any
 
 from vivum.bench.cell import Cell
-from vivum.bench.counting import BATCH_MESSAGES, Source
+from vivum.bench.counting import BATCH_MESSAGES
 from vivum.bench.crew import Crew, MissingError, free_port
-from vivum.bench.worker import Control, Meter, Window, report_sent
+from vivum.bench.worker import Control, Meter, Window, send_in_batches
 
 LABEL = "redis-py, redis-server"
 CHANNEL = b"vivum bench"
@@ -35,18 +35,14 @@ def send(control: Control, options: dict[str, Any]) -> None:
     while client.pubsub_numsub(CHANNEL)[0][1] < options["receivers"]:
         time.sleep(0.02)
     control.tell(met=True)
-    window = Window(control.wait_for("go"))
-    source = Source(options["size"])
-    before = 0
-    while (now := time.monotonic()) < window.stop:
-        if now < window.start:
-            before = source.sent
+
+    def send_batch(batch: list[bytes]) -> None:
         pipeline = client.pipeline(transaction=False)
-        for payload in source.batch(BATCH_MESSAGES):
+        for payload in batch:
             pipeline.publish(CHANNEL, payload)
         pipeline.execute()
-    report_sent(control, source.sent, window, counted=source.sent - before)
-    control.hear()
+
+    send_in_batches(control, options["size"], send_batch)
 
 
 def receive(control: Control, options: dict[str, Any]) -> None:

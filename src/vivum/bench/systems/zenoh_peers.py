@@ -5,9 +5,9 @@ import time
 from typing import Any
 
 from vivum.bench.cell import Cell
-from vivum.bench.counting import BATCH_MESSAGES, Source
+from vivum.bench.counting import BATCH_MESSAGES
 from vivum.bench.crew import Crew, MissingError, free_port
-from vivum.bench.worker import Control, Meter, Window, report_sent
+from vivum.bench.worker import Control, Meter, Window, send_in_batches
 
 LABEL = "eclipse-zenoh, reliable"
 KEY = "vivum/bench"
@@ -52,16 +52,13 @@ def send(control: Control, options: dict[str, Any]) -> None:
         # It tells that somebody subscribed, not how many; the others connected at the same time.
         time.sleep(0.5)
         control.tell(met=True)
-        window = Window(control.wait_for("go"))
-        source = Source(options["size"])
-        put, before = publisher.put, 0
-        while (now := time.monotonic()) < window.stop:
-            if now < window.start:
-                before = source.sent
-            for payload in source.batch(BATCH_MESSAGES):
+        put = publisher.put
+
+        def send_batch(batch: list[bytes]) -> None:
+            for payload in batch:
                 put(payload)
-        report_sent(control, source.sent, window, counted=source.sent - before)
-        control.hear()
+
+        send_in_batches(control, options["size"], send_batch)
 
 
 def receive(control: Control, options: dict[str, Any]) -> None:

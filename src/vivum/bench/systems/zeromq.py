@@ -1,12 +1,11 @@
 """pyzmq: PUB/SUB over TCP. `XPUB` with `XPUB_NODROP` is a `PUB` that waits instead of dropping at its mark."""
 
-import time
 from typing import Any
 
 from vivum.bench.cell import Cell
-from vivum.bench.counting import BATCH_MESSAGES, Source
+from vivum.bench.counting import BATCH_MESSAGES
 from vivum.bench.crew import Crew, MissingError
-from vivum.bench.worker import Control, Meter, Window, report_sent
+from vivum.bench.worker import Control, Meter, Window, send_in_batches
 
 LABEL = "pyzmq PUB/SUB, TCP"
 HIGH_WATER_MARK = 100_000
@@ -37,16 +36,13 @@ def send(control: Control, options: dict[str, Any]) -> None:
     for _ in range(options["receivers"]):
         socket.recv()
     control.tell(met=True)
-    window = Window(control.wait_for("go"))
-    source = Source(options["size"])
-    put, before = socket.send, 0
-    while (now := time.monotonic()) < window.stop:
-        if now < window.start:
-            before = source.sent
-        for payload in source.batch(BATCH_MESSAGES):
+    put = socket.send
+
+    def send_batch(batch: list[bytes]) -> None:
+        for payload in batch:
             put(payload)
-    report_sent(control, source.sent, window, counted=source.sent - before)
-    control.hear()
+
+    send_in_batches(control, options["size"], send_batch)
 
 
 def receive(control: Control, options: dict[str, Any]) -> None:

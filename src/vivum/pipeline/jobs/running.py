@@ -14,17 +14,19 @@ from vivum.storage.errors import StorageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OURS = re.compile(r"vivum\.[\w.]*\.?(?:UsageError|StorageError|CorruptLogError|HostError): (.*)")
+_OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
+"""The last line of a traceback of ours, whichever of our errors it is."""
+
 
 
 @contextmanager
-def spark_job(name: str, master: str | None, text: Any = None) -> "Iterator[SparkSession]":
+def spark_job(name: str, master: str | None, text: Any = None, **options: Any) -> "Iterator[SparkSession]":
     """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
     if text is not None:
         with text.status("starting Spark"):
-            spark = session(name, master=master)
+            spark = session(name, master=master, **options)
     else:
-        spark = session(name, master=master)
+        spark = session(name, master=master, **options)
     try:
         yield spark
     except VivumError:

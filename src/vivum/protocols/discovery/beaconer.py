@@ -18,7 +18,7 @@ from vivum.core.machine import (
     Priority,
 )
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
-from vivum.protocols.discovery.rank import ServiceInfo, info_of
+from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import Frame
@@ -114,25 +114,26 @@ class Beaconer:
         """Take a frame of kind DISCOVERY."""
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, Seek | Beacon):
-            self.on_message(now_ns, body)
+            self.on_message(now_ns, body, is_own_word(source, body))
 
-    def on_message(self, now_ns: int, body: Seek | Beacon) -> None:
+    def on_message(self, now_ns: int, body: Seek | Beacon, is_own_word: bool) -> None:
         """Answer who seeks; look at the rank of who else claims to be the service."""
         self._now_ns = now_ns
         own = self.info
         if own is None:
             return
         if isinstance(body, Seek):
-            self._answers[Endpoint(body.host, body.port)] = None
+            if is_own_word:
+                self._answers[Endpoint(body.host, body.port)] = None
             return
         rival = info_of(body)
         if rival.endpoint == self.endpoint:
             return
-        if rival.rank > own.rank:
+        if is_own_word and rival.rank > own.rank:
             self._outranked_by = rival
             self._events.append(ServiceOutranked(rival))
         else:
-            # It may not have heard of us: it will give way.
+            # It may not have heard of us: it will give way, or tell us itself that it need not.
             self._answers[rival.endpoint] = None
 
     def next_deadline_ns(self) -> int | None:

@@ -3,7 +3,8 @@
 Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to tell its driver: a service was found
 (`ServiceFound`), or nobody answers and this node is the one to carry a service (`ServiceAbsent`).
 
-Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate).
+Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate), and only
+from the endpoint that it names: what others say of it is a hint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,7 @@ from vivum.core.machine import (
     Output,
     Priority,
 )
-from vivum.protocols.discovery.rank import ServiceInfo, info_of
+from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
@@ -30,6 +31,9 @@ from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
+
+HINTS_MAX = 8
+"""So many places that others named are asked within the shortest time between questions; further ones are not."""
 
 BEACON_CHANNEL = Channel(0)
 """The well-known channel of a domain. Regions number theirs from 1."""
@@ -101,6 +105,8 @@ class Finder:
         self._started_ns = 0
         self._seek_ns = 0
         self._elder_until_ns = 0
+        # Places of which others said lately that a service is there; they were asked.
+        self._hints: set[Endpoint] = set()
         self._due: list[tuple[Endpoint | Channel, ControlMessage]] = []
         self._events: list[Event] = []
 
@@ -162,12 +168,15 @@ class Finder:
         """Take a frame of kind DISCOVERY."""
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, Seek | Beacon | Farewell):
-            self.on_message(now_ns, body)
+            self.on_message(now_ns, body, is_own_word(source, body))
 
-    def on_message(self, now_ns: int, body: Seek | Beacon | Farewell) -> None:
-        """Take what somebody said."""
+    def on_message(self, now_ns: int, body: Seek | Beacon | Farewell, is_own_word: bool) -> None:
+        """Take what somebody said, of itself or of another."""
         self._now_ns = now_ns
-        if isinstance(body, Beacon):
+        if not is_own_word:
+            if isinstance(body, Beacon):
+                self._on_hint(Endpoint(body.host, body.port))
+        elif isinstance(body, Beacon):
             self._on_beacon(info_of(body))
         elif isinstance(body, Seek):
             self._on_seek(body)
@@ -181,6 +190,17 @@ class Finder:
             return
         if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
             self._become_found(info)
+
+    def _on_hint(self, endpoint: Endpoint) -> None:
+        """Somebody says that there is a service elsewhere: only the service itself is believed, so ask it."""
+        known = self.service
+        is_news = endpoint != self._endpoint and (known is None or known.endpoint not in (endpoint, self._endpoint))
+        if is_news and endpoint not in self._hints and len(self._hints) < HINTS_MAX:
+            if not self._hints:
+                self._timers.set("hints", self._now_ns + self._settings.seek_ns_min)
+            self._hints.add(endpoint)
+            willing = self._carry_after_ns is not None
+            self._due.append((endpoint, Seek(*self._endpoint, self._started_ns, willing, True)))
 
     def _on_seek(self, body: Seek) -> None:
         seeker = Endpoint(body.host, body.port)
@@ -210,6 +230,8 @@ class Finder:
                         self._timers.set("carry", self._elder_until_ns)
                     else:
                         self._events.append(ServiceAbsent())
+                case "hints":
+                    self._hints.clear()
                 case "watch":
                     assert self.service is not None, "only a service that was found is watched"
                     self._become_bereft(self.service, False)

@@ -4,6 +4,7 @@ from vivum.core.ids import Endpoint
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Output
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
+from vivum.protocols.discovery.rank import is_own_word
 from vivum.wire.codec import Frame
 from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate
@@ -30,9 +31,13 @@ class Discovery:
         """Let both sides hear."""
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, Seek | Beacon | Farewell):
-            self.finder.on_message(now_ns, body)
-        if isinstance(body, Seek | Beacon):
-            self.beaconer.on_message(now_ns, body)
+            own = is_own_word(source, body)
+            if not own and not isinstance(body, Beacon):
+                self._gate.refuse_state(now_ns, source, frame, "speaks for another place")
+                return
+            self.finder.on_message(now_ns, body, own)
+            if not isinstance(body, Farewell):
+                self.beaconer.on_message(now_ns, body, own)
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""

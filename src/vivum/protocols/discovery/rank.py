@@ -9,7 +9,7 @@ of its own does not drag the others over when it comes back.
 from typing import NamedTuple
 
 from vivum.core.ids import Endpoint
-from vivum.wire.directory import Beacon
+from vivum.wire.directory import Beacon, Farewell, Seek
 
 
 class ServiceRank(NamedTuple):
@@ -49,3 +49,8 @@ def info_of(beacon: Beacon) -> ServiceInfo:
     return ServiceInfo(
         Endpoint(beacon.host, beacon.port), beacon.dedicated, beacon.lives, beacon.term, beacon.started_ns
     )
+
+
+def is_own_word(source: Endpoint, body: Seek | Beacon | Farewell) -> bool:
+    """Tell whether a message came from the place that it speaks of. Whoever forges it must forge the address too."""
+    return source == (body.host, body.port)

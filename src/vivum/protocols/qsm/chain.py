@@ -73,6 +73,10 @@ def streams_before(frame: Frame) -> list[tuple[int, int]]:
     return []
 
 
+RUN_MESSAGES_MAX = 1024
+"""Runs of messages are not made longer than this: readers take one at a time."""
+
+
 class Chain:
     """One life of one sender."""
 
@@ -192,7 +196,25 @@ class Chain:
                 for start, part, number in _by_view(stream.views[group], first, payloads, view):
                     output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
             else:
-                output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+                self._add_to(output.deliveries, Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+
+    def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
+        """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""
+        if deliveries:
+            last = deliveries[-1]
+            payloads = last.payloads
+            if (
+                last.sent_ns == new.sent_ns
+                and last.group == new.group
+                and last.sender is new.sender
+                and last.view == new.view
+                and last.first_sequence + len(payloads) == new.first_sequence
+                and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
+                and isinstance(payloads, list)
+            ):
+                payloads.extend(new.payloads)
+                return
+        deliveries.append(new)
 
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:

@@ -20,6 +20,8 @@ from vivum.wire.kinds import Kind
 CHECK_NS_MAX = 200_000_000
 """More than this between two looks at a stream means that the node did not run."""
 
+RESENT = Kind.RESENT
+
 NO_DELAY = 1 << 63
 
 DELAY_PERIOD_NS = 20_000_000
@@ -46,6 +48,7 @@ class StreamReceiver:
         "_expected_until_ns",
         "_heard_ns",
         "_highest",
+        "_holds_all",
         "_judged",
         "_looked_ns",
         "_placement",
@@ -111,6 +114,8 @@ class StreamReceiver:
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0
+        # In a small region everybody holds everything.
+        self._holds_all = placement.partitions == 1 and len(placement.levels[0][0].slots) <= settings.cache_holders
         self._placement = placement
         self._position = position
         self._settings = settings
@@ -160,8 +165,8 @@ class StreamReceiver:
 
     def on_data(self, now_ns: int, frame: Frame) -> bool:
         """Take a frame; tell whether it is new."""
-        window, sequence = self.window, frame.sequence
-        if len(self.held) >= self.window.capacity:
+        window, sequence, is_repair = self.window, frame.sequence, frame.kind is RESENT
+        if len(self.held) >= window.capacity:
             # Behind a stream that must be delivered first. The sender waits for us, as it should.
             self._counters.frames_beyond_window += 1
             return False
@@ -169,14 +174,14 @@ class StreamReceiver:
         verdict = window.add(sequence)
         if verdict == DUPLICATE:
             self._counters.frames_duplicate += 1
-            if frame.kind == Kind.RESENT:
+            if is_repair:
                 self._counters.repairs_wasted += 1
             return False
         if verdict == BEYOND:
             window.announce(sequence + 1)
             self._counters.frames_beyond_window += 1
             return False
-        if frame.kind == Kind.RESENT:
+        if is_repair:
             self._counters.repairs_received += 1
         else:
             delay_ns = now_ns - frame.sent_ns
@@ -191,7 +196,7 @@ class StreamReceiver:
             self._heard_ns = now_ns
         if not self.is_unwanted:
             self.held[sequence] = frame
-        if self._placement.holds(*self._position, sequence, self._settings.cache_holders):
+        if self._holds_all or self._placement.holds(*self._position, sequence, self._settings.cache_holders):
             self.cache[sequence] = frame
         return True
 

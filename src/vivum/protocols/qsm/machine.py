@@ -37,6 +37,9 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
+Lane = tuple[RegionMember, StreamReceiver, Chain]
+"""Where the frames of a stream go: its region view, the stream, and all streams of its sender in their order."""
+
 Route = tuple[ViewNumber, tuple[RegionSender, ...]]
 """What a message to a group belongs to: the group's view, and the streams into its regions."""
 
@@ -83,15 +86,15 @@ class QsmMachine:
         self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
-        # For groups that were sent to: the view and the streams, until the configuration changes.
+        # Where messages and frames go, until the configuration changes or a region view goes.
         self._routes: dict[GroupId, Route] = {}
+        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
 
     def memory(self) -> MemoryHeld:
         """Tell what is kept in memory. Adds it up: not for every datagram."""
-        waiting = self.sending.waiting_bytes
-        return measure_memory(waiting, self.sending.streams.values(), self.regions.values())
+        return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
     def held_bytes(self) -> int:
@@ -108,7 +111,10 @@ class QsmMachine:
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave or send."""
         self._now_ns = now_ns
-        self._start(now_ns)
+        if not self._started:
+            self._started = True
+            if self.client.state is ClientState.IDLE:
+                self.client.start(now_ns)
         match command:
             case SendMessages():
                 self._send(command)
@@ -120,12 +126,6 @@ class QsmMachine:
             case LeaveGroup():
                 self.sending.slow.pop(command.group, None)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
-
-    def _start(self, now_ns: int) -> None:
-        if not self._started:
-            self._started = True
-            if self.client.state is ClientState.IDLE:
-                self.client.start(now_ns)
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
@@ -202,6 +202,23 @@ class QsmMachine:
             self.counters.frames_unwanted += 1
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
+        lane = self._lanes.get(frame.stream) or self._find_lane(source, frame)
+        if lane is None:
+            return
+        region, stream, chain = lane
+        if not region.on_data(self._now_ns, stream, frame):
+            return
+        if frame.sequence == 0:
+            for before in streams_before(frame):
+                older = self.regions.get(before)
+                if older is not None and before[1] < frame.view:
+                    older_stream = older.stream_of(chain.sender, self._now_ns)
+                    if older_stream is not None:
+                        older_stream.window.announce(1)
+        chain.deliver(self._output)
+
+    def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
+        """Find where frames of a stream belong; None if nowhere, or not yet."""
         region = self.regions.get((frame.region, frame.view))
         if region is None:
             if self.member is not None and frame.view > self.client.epoch:
@@ -209,28 +226,24 @@ class QsmMachine:
                 self._early.append((source, frame))
             else:
                 self._refuse(source, frame, "of a region view that this node is not in")
-            return
+            return None
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
-            return
+            return None
         if sender not in region.streams and source not in self.client.endpoints.values():
             # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
             self._refuse(source, frame, "of a new stream, from a stranger")
-            return
+            return None
         if sender.node not in self.client.endpoints and frame.kind == Kind.DATA:
             # It left before we came, and must hear from us what became of its frames.
             self.client.note_endpoint(sender.node, source)
-        stream = region.on_data(self._now_ns, sender, frame)
+        stream = region.stream_of(sender, self._now_ns)
         if stream is None:
-            return
-        if frame.sequence == 0:
-            for before in streams_before(frame):
-                older = self.regions.get(before)
-                if older is not None and before[1] < frame.view:
-                    older_stream = older.stream_of(sender, self._now_ns)
-                    if older_stream is not None:
-                        older_stream.window.announce(1)
-        self._chains[sender].deliver(self._output)
+            return None
+        lane = (region, stream, self._chains[sender])
+        if sender.node in self.client.endpoints:
+            self._lanes[frame.stream] = lane
+        return lane
 
     def _on_control(self, source: Endpoint, frame: Frame) -> None:
         body = self._gate.decode(self._now_ns, source, frame)
@@ -279,6 +292,7 @@ class QsmMachine:
     def _follow_client(self) -> None:
         for change in self.client.take_changes():
             self._routes.clear()
+            self._lanes.clear()
             match change:
                 case Welcomed(member):
                     self.identity = member
@@ -439,6 +453,7 @@ class QsmMachine:
         if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
+        self._lanes.clear()
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
         for sender, stream in region.streams.items():

@@ -95,10 +95,6 @@ class RegionSender:
 
     # Out.
 
-    def pending_bytes(self, group: GroupId) -> int:
-        """Bytes of a group that wait here."""
-        return self.outboxes.pending_bytes(group)
-
     def feed(
         self,
         group: GroupId,

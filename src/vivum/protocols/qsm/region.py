@@ -29,6 +29,8 @@ from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
 
+DATA = Kind.DATA
+
 ROUNDS_ALIKE = 8
 """So many rounds with the same result are nothing unusual while repairs are under way."""
 
@@ -65,6 +67,7 @@ class RegionMember(RingLadder):
         self._counters = counters
         self._on_new_stream = on_new_stream
         self._lives = {member.node: member for member in config.members}
+        self._others = [member for member in config.members if member != me]
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
         self.desk = RepairDesk(me, self.placement, len(plans), settings, limits)
@@ -127,16 +130,15 @@ class RegionMember(RingLadder):
             self._on_new_stream(stream)
         return stream
 
-    def on_data(self, now_ns: int, sender: Member, frame: Frame) -> StreamReceiver | None:
-        """Take a data frame; return its stream if the frame is new."""
-        stream = self.stream_of(sender, now_ns)
-        if stream is None or not stream.on_data(now_ns, frame):
-            return None
-        if frame.kind == Kind.DATA:
+    def on_data(self, now_ns: int, stream: StreamReceiver, frame: Frame) -> bool:
+        """Take a data frame of one of our streams; tell whether it is new."""
+        if not stream.on_data(now_ns, frame):
+            return False
+        if frame.kind is DATA:
             self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
             self._hurry(now_ns, stream.window.stop - stream.stable)
-        return stream
+        return True
 
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
@@ -172,7 +174,8 @@ class RegionMember(RingLadder):
         if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
-            stream.stable < stream.window.stop or stream.reached < stream.window.stop for stream in self.streams.values()
+            stream.stable < stream.window.stop or stream.reached < stream.window.stop
+            for stream in self.streams.values()
         )
 
     def interval_ns(self) -> int:
@@ -295,7 +298,10 @@ class RegionMember(RingLadder):
             records.append(record)
         if self.own is not None and self.own.next_frame:
             own = self.own
-            record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
+            # The sender is no receiver: if it counted as one, it would be the healthy member for whose sake the only
+            # receiver is not waited for. Unless nobody else is left, and nothing must be waited for.
+            prefix = NOBODY if any(each.node not in self.gone for each in self._others) else own.next_frame
+            record = self._record(self._me, prefix, own.next_frame, own.closed, own.slow)
             if self._settings.feedback_ranges:
                 record = msgspec.structs.replace(record, reach=own.next_frame)
             records.append(record)

@@ -86,10 +86,11 @@ class Sending:
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
                 f"waiting_bytes_max={self._settings.waiting_bytes_max}: wait until some are sent"
             )
-        spread = self._spreading.route(group, streams, channel)
-        in_spread = self._spreading.pending_bytes(group)
+        spreading = self._spreading
+        spread = spreading.route(group, streams, channel)
+        in_spread = spreading.pending_bytes(group)
         for stream in streams:
-            waiting = stream.pending_bytes(group) + in_spread
+            waiting = stream.outboxes.pending_bytes(group) + in_spread
             if waiting and waiting + size > self._settings.pending_bytes_max:
                 raise NotNowError(
                     f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
@@ -100,22 +101,23 @@ class Sending:
             feed = self._feeds[group] = Feed(group)
         first = feed.send(payloads, streams, view, size, self.slow.get(group, SlowMembers.ISOLATE), spread)
         self._waiting_bytes += size * len(streams)
-        in_spread = self._spreading.pending_bytes(group)
+        in_spread = 0 if spread is None else spreading.pending_bytes(group)
         for stream in streams:
             if spread is None:
                 self._ready[stream.key] = None
-            self._measure(stream.pending_bytes(group) + in_spread)
+            waiting = stream.outboxes.pending_bytes(group) + in_spread
+            if waiting > self._pending_high:
+                self._measure(waiting)
         if spread is not None:
-            self._spreading.awake(spread)
+            spreading.awake(spread)
         if not streams:
             self._confirm(feed)
         return first
 
     def _measure(self, waiting: int) -> None:
-        if waiting > self._pending_high:
-            self._pending_high = waiting
-            limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
-            self.events.append(QueueGrew("pending", waiting, limit, "bytes"))
+        self._pending_high = waiting
+        limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
+        self.events.append(QueueGrew("pending", waiting, limit, "bytes"))
 
     # From regions.
 
@@ -232,43 +234,64 @@ class Sending:
         spreading = self._spreading
         while self.has_data and room_bytes > 0 and frames_left > 0:
             if self._ready:
-                size = self._seal_next(now_ns, domain, me, datagrams)
+                # A stream that is alone need not wait for its turn.
+                turn = 1 if len(self._ready) > 1 or spreading.has_data else frames_left
+                size, frames = self._seal_next(now_ns, domain, me, datagrams, room_bytes, turn)
                 room_bytes -= size
-                frames_left -= size > 0
+                frames_left -= frames
             if spreading.has_data:
                 size, taken = spreading.seal_next(now_ns, domain, me, self._builder, datagrams)
                 self._waiting_bytes -= taken
                 room_bytes -= size
                 frames_left -= size > 0
 
-    def _seal_next(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram]) -> int:
-        """Let the next ready stream seal a frame if its window and rate allow; return the bytes to be sent."""
+    def _seal_next(
+        self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int, frames_max: int
+    ) -> tuple[int, int]:
+        """Let the next ready stream seal frames as far as its window and rate allow; return their bytes and number."""
         key = next(iter(self._ready))
         del self._ready[key]
         stream = self.streams.get(key)
-        if stream is None or not stream.can_seal:
-            return 0
+        size = frames = 0
+        can_seal = stream is not None and stream.can_seal
+        if stream is None or not can_seal:
+            return size, frames
+        if self._spreading.shares(stream):
+            frames_max = 1
+        region, view = RegionId(key[0]), ViewNumber(key[1])
+        before: Sequence[RegionSender] = ()
+        if stream.next_frame == 0:
+            before = [each for each in self.streams.values() if each.config.view < view and not each.is_done]
+        waiting = stream.waiting_bytes
+        while self._may_leave(now_ns, stream):
+            sequence = stream.pack(self._builder, before)
+            data = self._builder.seal(Kind.DATA, domain, *me, region, view, sequence, now_ns)
+            stream.sealed(data, now_ns)
+            for where in stream.destinations:
+                datagrams.append(Datagram(where, data))
+            size += len(data) * len(stream.destinations)
+            frames += 1
+            if not stream.can_seal:
+                break
+            if frames >= frames_max or size >= room_bytes:
+                self._ready[key] = None
+                break
+        self._waiting_bytes -= waiting - stream.waiting_bytes
+        if frames:
+            self._spreading.wake(stream)
+        return size, frames
+
+    def _may_leave(self, now_ns: int, stream: RegionSender) -> bool:
+        """Tell whether the rate lets the next frame of a stream go, and count it; else it waits for its time."""
         ready_ns = stream.pacer.ready_ns(now_ns) if stream.reserved_ns is None else stream.reserved_ns
         if ready_ns > now_ns:
-            self._paced[key] = ready_ns
+            self._paced[stream.key] = ready_ns
             if stream.reserved_ns is None and self._spreading.shares(stream):
                 # Frames for several streams count at once, long before they leave: so must this one, or it never could.
                 stream.reserved_ns = ready_ns
                 stream.pacer.on_sent()
-            return 0
+            return False
         if stream.reserved_ns is None:
             stream.pacer.on_sent()
         stream.reserved_ns = None
-        before: Sequence[RegionSender] = ()
-        if stream.next_frame == 0:
-            before = [each for each in self.streams.values() if each.config.view < key[1] and not each.is_done]
-        waiting = stream.waiting_bytes
-        sequence = stream.pack(self._builder, before)
-        self._waiting_bytes -= waiting - stream.waiting_bytes
-        data = self._builder.seal(Kind.DATA, domain, *me, RegionId(key[0]), ViewNumber(key[1]), sequence, now_ns)
-        stream.sealed(data, now_ns)
-        datagrams += [Datagram(where, data) for where in stream.destinations]
-        if stream.can_seal:
-            self._ready[key] = None
-        self._spreading.wake(stream)
-        return len(data) * len(stream.destinations)
+        return True

@@ -7,24 +7,15 @@ import msgspec
 
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.protocols.framing import frame_bytes_setting, frames_per_output_setting, pending_bytes_setting
 
 
 @dataclass(frozen=True, slots=True)
 class QsmSettings:
     """Settings of QSM."""
 
-    frame_bytes_max: int = setting(
-        1472,
-        unit="bytes",
-        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
-        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
-    )
-    frames_per_output_max: int = setting(
-        64,
-        unit="frames",
-        why="About what one UDP_SEGMENT call can carry; the driver looks at its sockets between two calls.",
-        effect="More saves calls; less lets arrivals be handled sooner.",
-    )
+    frame_bytes_max: int = frame_bytes_setting()
+    frames_per_output_max: int = frames_per_output_setting()
     multicast: bool = setting(
         True,
         unit="yes or no",
@@ -79,12 +70,7 @@ class QsmSettings:
         why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
         effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
     )
-    pending_bytes_max: int = setting(
-        1024 * 1024,
-        unit="bytes",
-        why="Enough to fill the window at once after it opens.",
-        effect="At the limit a message of that group is refused and the caller waits. More only adds delay.",
-    )
+    pending_bytes_max: int = pending_bytes_setting()
     waiting_bytes_max: int = setting(
         16 * 1024 * 1024,
         unit="bytes",

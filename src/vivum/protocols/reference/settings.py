@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from vivum.core.errors import UsageError
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.protocols.framing import frame_bytes_setting, frames_per_output_setting, pending_bytes_setting
 from vivum.wire.codec import CAPACITY_MIN, FRAME_BYTES_MAX, WINDOW_MAX
 
 
@@ -18,30 +19,15 @@ class ReferenceSettings:
         why="The baseline for reliable protocols; without it, the baseline for best effort.",
         effect="If not, nothing is asked for, kept or acknowledged, and gaps are reported when they are noticed.",
     )
-    frame_bytes_max: int = setting(
-        1472,
-        unit="bytes",
-        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
-        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
-    )
-    frames_per_output_max: int = setting(
-        64,
-        unit="frames",
-        why="About what one UDP_SEGMENT call can carry; the driver looks at its sockets between two calls.",
-        effect="More saves calls; less lets arrivals be handled sooner.",
-    )
+    frame_bytes_max: int = frame_bytes_setting()
+    frames_per_output_max: int = frames_per_output_setting()
     window_frames: int = setting(
         1024,
         unit="frames",
         why="A tenth of a second at 10,000 frames/s, several acknowledgement delays.",
         effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
     )
-    pending_bytes_max: int = setting(
-        1024 * 1024,
-        unit="bytes",
-        why="Enough to fill the window at once after it opens.",
-        effect="At the limit a message is refused with a LimitError and the caller waits. More only adds delay.",
-    )
+    pending_bytes_max: int = pending_bytes_setting()
     streams_max: int = setting(
         65536,
         unit="streams",

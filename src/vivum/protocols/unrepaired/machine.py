@@ -23,6 +23,7 @@ from vivum.core.machine import (
 )
 from vivum.core.settings import setting
 from vivum.protocols.commands import GapReported, SendConfirmed
+from vivum.protocols.framing import frame_bytes_setting
 from vivum.protocols.membership.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -36,12 +37,7 @@ from vivum.wire.kinds import Kind
 class UnrepairedSettings:
     """Settings of best effort."""
 
-    frame_bytes_max: int = setting(
-        1472,
-        unit="bytes",
-        why="The payload of a UDP datagram that crosses Ethernet unfragmented.",
-        effect="More packs better; more than the path takes is cut up by IP, where one lost part loses all.",
-    )
+    frame_bytes_max: int = frame_bytes_setting()
     waiting_bytes_max: int = setting(
         4 * 1024 * 1024,
         unit="bytes",

@@ -1,0 +1,89 @@
+"""Gold at a glance: bars and alerts straight from the log of a market that is still open.
+
+The tables of bronze and silver are for keeping; making them takes longer than somebody who watches wants to wait. Here
+each round reads the typed rows of the log, leaves out what was recorded twice, and makes bars and alerts with the same
+functions as the gold jobs. What was not there in the round before is new: new alerts go to a topic by the sink, once.
+"""
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from vivum.pipeline.jobs.market import bars
+from vivum.pipeline.jobs.surveillance import front_running, layering, quote_stuffing, wash_trades
+from vivum.pipeline.jobs.tables import MESSAGE_KEY, Tables
+
+ALERT_KEY = ("pattern", "symbol", "who", "first_ns")
+"""What makes an alert the same alert in the next round, when more of the market is known."""
+
+ALERT_TYPE = "vivum.pipeline.market_messages:SurveillanceAlert"
+
+
+class Glance:
+    """Looks at a log again and again."""
+
+    def __init__(self, spark: SparkSession, log: str, tables: Tables, topics: Mapping[str, str]) -> None:
+        """Prepare. `topics` has the patterns of the topics of `quotes`, `trades` and `orders`."""
+        self.rounds = 0
+        self._spark = spark
+        self._log = log
+        self._tables = tables
+        self._topics = topics
+        self._kept: list[DataFrame] = []
+
+    def _rows(self, kind: str) -> DataFrame:
+        """Read messages of one type, each once, with their fields as columns."""
+        source = self._spark.read.format("vivum").options(topics=self._topics[kind], typed="true").load(self._log)
+        event_time = F.timestamp_micros(F.expr("sent_ns div 1000")).alias("event_time")
+        rows = (
+            source.filter("refused is null")
+            .dropDuplicates(list(MESSAGE_KEY))
+            .select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", event_time, "value.*")
+            .persist()
+        )
+        self._kept.append(rows)
+        return rows
+
+    def bars(self, show: int) -> tuple[int, int, list[Any]]:
+        """Begin a round: make bars of all trades so far. Returns how many, of how many trades, and the latest few.
+
+        The first round leaves the spreads out: who waits for the first bars would wait half as long again for them.
+        """
+        self.rounds += 1
+        self._trades = self._rows("trades")
+        made = bars(self._trades, self._rows("quotes") if self.rounds > 1 else None).persist()
+        self._kept.append(made)
+        latest = made.filter("width = '1s'").orderBy(F.desc("start"), F.desc("volume")).limit(show).collect()
+        (counts,) = made.agg(
+            F.count("*"), F.coalesce(F.sum(F.when(F.expr("width = '1s'"), F.col("events"))), F.lit(0))
+        ).collect()
+        return counts[0], counts[1], latest
+
+    def publish_alerts(self, topic: str, options: Mapping[str, str]) -> int:
+        """End the round: publish the alerts that are new. Returns how many; with the sink's `options`."""
+        orders = self._rows("orders")
+        every = [wash_trades(self._trades), quote_stuffing(orders), layering(orders), front_running(orders)]
+        found = reduce(DataFrame.unionByName, every).dropDuplicates(list(ALERT_KEY))
+        known = self._tables.path("gold", "glance")
+        if self._tables.there("gold", "glance"):
+            found = found.join(self._spark.read.parquet(known).select(*ALERT_KEY), list(ALERT_KEY), "left_anti")
+        # Written down before they are published: a table that is asked twice could give two answers.
+        path = self._tables.path("gold", "glance", f"round={self.rounds}")
+        found.select(*_ALERT_COLUMNS).coalesce(1).write.parquet(path)
+        new = self._spark.read.parquet(path)
+        count = new.count()
+        if count:
+            new.write.format("vivum").mode("append").options(topic=topic, type=ALERT_TYPE, **options).save()
+        self._forget()
+        return count
+
+    def _forget(self) -> None:
+        for each in self._kept:
+            each.unpersist()
+        self._kept.clear()
+
+
+_ALERT_COLUMNS = ("pattern", "symbol", "who", "first_ns", "last_ns", "evidence")

@@ -1,0 +1,175 @@
+"""What the sink keeps of a query on disk: staged results, and how far they are published.
+
+    FOLDER/staged/UUID.arrow     payloads and topics of one task of one batch
+    FOLDER/state.json            the last batch: its files, and whether it is published
+    FOLDER/lock                  held by who publishes
+
+A batch is *sealed* before its first message is sent: its files are listed in `state.json`. Whoever publishes it,
+now or after a crash, publishes these files in this order, so that a position means the same message each time; what
+Spark computes when it replays the batch is thrown away. Invariants: files of a sealed batch stay until it is published;
+`state.json` is replaced whole, and on the disk before the next step begins.
+"""
+
+import fcntl
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow
+from pyspark.sql import datasource
+
+from vivum.core.errors import HostError
+from vivum.storage.errors import StorageError
+from vivum.storage.segment_files import force_directory, write_whole
+
+FORMAT_OF_STATE = 1
+STAGED_SCHEMA = pyarrow.schema([("topic", pyarrow.string()), ("payload", pyarrow.binary())])
+_LOCK_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class StagedPart(datasource.WriterCommitMessage):
+    """What one task staged; None where it had no rows."""
+
+    file: str | None
+    rows: int
+    topics: tuple[str, ...]
+
+
+class SinkState(msgspec.Struct, frozen=True):
+    """The last batch that was sealed."""
+
+    batch: int
+    files: tuple[str, ...]
+    topics: tuple[str, ...]
+    rows: int
+    is_published: bool
+    format: int = FORMAT_OF_STATE
+
+
+class SinkFolder:
+    """The folder of one query."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = Path(folder)
+        self._staged = self.path / "staged"
+        self._state = self.path / "state.json"
+
+    def stage(self, batches: Iterator[Any]) -> StagedPart:
+        """Write the results of a task, whole and on the disk. Called on executors."""
+        name = f"{uuid.uuid4()}.arrow"
+        part, rows, topics = self._staged / f"{name}.part", 0, set()
+        try:
+            first = next(batches, None)
+            if first is None:
+                return StagedPart(None, 0, ())
+            self._staged.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as file:
+                with pyarrow.ipc.new_file(file, STAGED_SCHEMA) as writer:
+                    while first is not None:
+                        writer.write_batch(first)
+                        rows += len(first)
+                        topics.update(first.column("topic").unique().to_pylist())
+                        first = next(batches, None)
+                file.flush()
+                os.fsync(file.fileno())
+            part.rename(self._staged / name)
+            force_directory(self._staged)
+        except OSError as error:
+            raise StorageError(f"cannot stage results in {self._staged}: {error.strerror or error}") from error
+        finally:
+            with suppress(OSError):
+                part.unlink()
+        return StagedPart(name, rows, tuple(sorted(topics)))
+
+    def read_staged(self, file: str) -> Iterator[Any]:
+        """Read back what a task staged."""
+        path = self._staged / file
+        try:
+            with pyarrow.memory_map(str(path)) as mapped, pyarrow.ipc.open_file(mapped) as reader:
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number)
+        except FileNotFoundError:
+            raise StorageError(
+                f"{path} is not there; the option 'staging' must name a directory that driver and executors share"
+            ) from None
+        except pyarrow.ArrowInvalid as error:
+            raise StorageError(f"{path} is damaged: {error}") from error
+
+    @contextmanager
+    def locked(self, timeout_s: float) -> Iterator[None]:
+        """Be the only one who publishes for this query: a driver that died may leave a worker that still does."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
+        try:
+            until = time.monotonic() + timeout_s
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise HostError(
+                            f"another process has been publishing from {self.path} for {timeout_s:g} s; stop it first"
+                        ) from None
+                    time.sleep(_LOCK_POLL_S)
+            yield
+        finally:
+            os.close(handle)
+
+    def state(self) -> SinkState | None:
+        """Return how far the query is; None if it has published nothing yet."""
+        try:
+            found = msgspec.json.decode(self._state.read_bytes(), type=SinkState)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StorageError(f"cannot read {self._state}: {error}; what is published is not known") from error
+        if found.format != FORMAT_OF_STATE:
+            raise StorageError(f"{self._state} has format {found.format}, this version reads {FORMAT_OF_STATE}")
+        return found
+
+    def seal(self, batch: int, parts: Sequence[StagedPart]) -> SinkState:
+        """Fix what a batch consists of, in the order of its tasks."""
+        topics = sorted({topic for each in parts for topic in each.topics})
+        files = tuple(each.file for each in parts if each.file is not None)
+        return self._write(SinkState(batch, files, tuple(topics), sum(each.rows for each in parts), not files))
+
+    def note_published(self, state: SinkState) -> None:
+        """All of it is at its receivers; its files are not needed any more, nor those of tasks that failed."""
+        self._write(msgspec.structs.replace(state, files=(), is_published=True))
+        with suppress(FileNotFoundError):
+            for each in self._staged.iterdir():
+                each.unlink(missing_ok=True)
+
+    def discard(self, parts: Sequence[StagedPart | None]) -> None:
+        """Delete what was staged, unless it is sealed."""
+        state = self.state()
+        for each in parts:
+            if each is not None and each.file is not None and (state is None or each.file not in state.files):
+                (self._staged / each.file).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the folder: the query is over."""
+        for folder in (self._staged, self.path):
+            with suppress(OSError):
+                for each in folder.iterdir():
+                    each.unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _write(self, state: SinkState) -> SinkState:
+        try:
+            write_whole(self._state, msgspec.json.encode(state))
+        except OSError as error:
+            raise StorageError(f"cannot write {self._state}: {error.strerror}") from error
+        return state

@@ -1,0 +1,33 @@
+"""A UDP port that loses on purpose: what a bad network does, on a computer that loses nothing, without being root.
+
+For tests, rehearsals and the demo. What is lost was really sent and did reach this computer; the protocols above cannot
+tell the difference, so they repair as they would after any loss.
+"""
+
+from random import Random
+from socket import socket
+from typing import Any
+
+from vivum.core.ids import Endpoint
+from vivum.runtime.udp import UdpPort
+
+LOSS_MAX = 0.5
+"""The largest share that may be lost: with more, even the membership hardly works."""
+
+
+class LossyPort(UdpPort):
+    """Throws away a share of what arrives, at random, whatever it is: data, repairs, tokens, beacons."""
+
+    def __init__(self, loss: float, *arguments: Any, **options: Any) -> None:
+        """Open it. `loss` is the share of buffers: a buffer is a datagram, or several that the kernel joined."""
+        super().__init__(*arguments, **options)
+        self._loss = loss
+        self._random = Random().random
+
+    def receive(self, source: socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
+        """Drain a socket, and lose some of what was in it."""
+        taken = super().receive(source, bytes_max)
+        loss, random = self._loss, self._random
+        kept = [each for each in taken if random() >= loss]
+        self.lost_on_purpose += len(taken) - len(kept)
+        return kept

@@ -1,0 +1,1 @@
+"""Live nodes on a wire that a test holds in its hands."""

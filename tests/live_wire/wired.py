@@ -1,0 +1,108 @@
+"""Live nodes on a wire without sockets or time of its own: every datagram passes through the hands of the test."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from vivum.core.ids import Channel, Endpoint, GroupId
+from vivum.core.limits import Limits
+from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Datagram, Delivery, Event
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.node.compose import MemberParts, compose_member, compose_service
+from vivum.node.node import Node
+from vivum.protocols.commands import JoinGroup
+from vivum.protocols.discovery.beaconer import StartBeacon
+from vivum.protocols.discovery.finder import ServiceFound, StartSeeking
+from vivum.protocols.qsm.settings import QsmSettings
+
+DOMAIN = 7
+NO_CHANNEL = Channel(0)
+
+Fate = Callable[[list[tuple[Endpoint, Datagram]]], Iterable[tuple[Endpoint, Datagram]]]
+"""What the wire does to datagrams of one node, each with the endpoint that it goes to."""
+
+
+class Wire:
+    """A service and some nodes that have joined one group."""
+
+    def __init__(self, nodes: int, group: GroupId) -> None:
+        self.now_ns = 10 * SECOND
+        self.fate: Fate = lambda sent: sent
+        self.delivered: dict[Endpoint, list[Delivery]] = {}
+        self.events: dict[Endpoint, list[Event]] = {}
+        self._channels: dict[Endpoint, set[Channel]] = {}
+        places = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
+        service = compose_service(DOMAIN, places[0], multicast=True)
+        self.members: dict[Endpoint, MemberParts] = {
+            place: compose_member(
+                f"node {place.port}",
+                DOMAIN,
+                place,
+                Random(place.port),
+                QsmSettings(),
+                Limits(),
+                seeds=(),
+                carry_after_ns=None,
+            )
+            for place in places[1:]
+        }
+        self._nodes: dict[Endpoint, Node] = {places[0]: service.node}
+        self._nodes |= {place: parts.node for place, parts in self.members.items()}
+        for place in places:
+            self.delivered[place], self.events[place], self._channels[place] = [], [], set()
+        service.node.submit(self.now_ns, StartBeacon())
+        for parts in self.members.values():
+            parts.node.submit(self.now_ns, StartSeeking())
+        self.advance(SECOND)
+        for parts in self.members.values():
+            parts.node.submit(self.now_ns, JoinGroup(group, NO_CHANNEL, ()))
+        self.advance(3 * SECOND)
+        assert all(group in parts.client.groups for parts in self.members.values())
+
+    def advance(self, duration_ns: int) -> None:
+        """Let time pass, and everybody do what is due."""
+        until_ns = self.now_ns + duration_ns
+        while True:
+            self.settle()
+            deadlines = [each for node in self._nodes.values() if (each := node.next_deadline_ns()) is not None]
+            next_ns = min(deadlines, default=until_ns)
+            if next_ns >= until_ns:
+                break
+            self.now_ns = max(self.now_ns + MILLISECOND // 100, next_ns)
+            for node in self._nodes.values():
+                if (node.next_deadline_ns() or until_ns) <= self.now_ns:
+                    node.on_timer(self.now_ns)
+        self.now_ns = until_ns
+
+    def settle(self) -> None:
+        """Carry datagrams until nobody has anything to say."""
+        while sum(self._carry(place) for place in self._nodes):
+            pass
+
+    def _carry(self, place: Endpoint) -> bool:
+        sent: list[tuple[Endpoint, Datagram]] = []
+        while (output := self._nodes[place].take_output()) is not EMPTY_OUTPUT:
+            self.delivered[place] += output.deliveries
+            for event in output.events:
+                self._on_event(place, event)
+            for datagram in output.datagrams:
+                sent += [(target, datagram) for target in self._targets(place, datagram)]
+        for target, datagram in list(self.fate(sent)):
+            self._nodes[target].on_datagram(self.now_ns, place, datagram.data)
+        return bool(sent)
+
+    def _on_event(self, place: Endpoint, event: Event) -> None:
+        self.events[place].append(event)
+        if isinstance(event, ChannelOpened):
+            self._channels[place].add(event.channel)
+        elif isinstance(event, ChannelClosed):
+            self._channels[place].discard(event.channel)
+        elif isinstance(event, ServiceFound):
+            client = self.members[place].client
+            client.serve_by(self.now_ns, [event.service.endpoint])
+            client.start(self.now_ns)
+
+    def _targets(self, source: Endpoint, datagram: Datagram) -> list[Endpoint]:
+        where = datagram.destination
+        if isinstance(where, Endpoint):
+            return [where] if where in self._nodes else []
+        return [place for place, heard in self._channels.items() if place != source and where in heard]
