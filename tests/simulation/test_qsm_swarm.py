@@ -93,7 +93,11 @@ def test_a_seed_that_failed_once_holds(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
-    [pytest.param(700081, id="behind a frame of a dead sender that nobody had, messages were taken for another view's")],
+    [
+        pytest.param(
+            700081, id="behind a frame of a dead sender that nobody had, messages were taken for another view's"
+        )
+    ],
 )
 def test_a_seed_that_failed_once_with_groups_that_go_the_hybrid_way_holds(seed: int) -> None:
     assert run_checked(make_up_qsm(seed), seed)[1] == []
