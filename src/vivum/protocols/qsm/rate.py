@@ -48,7 +48,7 @@ DRAIN_PER_MILLE_MAX = 30
 
 EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
-"""So near to the rate at which a queue stood before, the rate grows by small steps: else it would be past it at once."""
+"""So near to the rate at which a queue stood before, the rate grows by small steps, or it would be past it at once."""
 
 IN_VAIN = 4
 """After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
