@@ -196,3 +196,13 @@ def test_loss_that_does_not_depend_on_the_rate_is_the_links_own() -> None:
     lowest_rate = min(judge.after(judge.estimate.rate // 10, lost=judge.estimate.rate // 80) for _ in range(60))
     assert lowest_rate > start * 3 // 4
     assert judge.after(700, lost=100) >= start * 97 // 100
+
+
+def test_on_a_link_that_loses_a_little_queues_lower_the_rate_only_for_a_while() -> None:
+    judge = Judge()
+    judge.after(800, standing_ns=2 * MILLISECOND)
+    start = judge.estimate.rate
+    for _ in range(20):
+        judge.after(792, lost=8, standing_ns=6 * MILLISECOND)
+        judge.after(792, lost=8, periods=9)
+    assert judge.estimate.rate > start * 97 // 100

@@ -48,7 +48,11 @@ DRAIN_PER_MILLE_MAX = 30
 
 EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
-"""So near to the rate at which a queue stood before, the rate grows by small steps, or it would be past it at once."""
+"""So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
+
+UNEASY_PERIODS = 4
+"""After so many periods with loss between the two it counts as the link's own. Else one queue after the other would lower
+the rate, and none of the times between would raise it again."""
 
 IN_VAIN = 4
 """After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
@@ -72,6 +76,7 @@ class RateEstimate:
         "_period_ns",
         "_received",
         "_since_ns",
+        "_uneasy_periods",
         "_was_queueing",
         "rate",
     )
@@ -90,6 +95,7 @@ class RateEstimate:
         self._was_queueing = False
         self._lossy_periods = 0
         self._clean_periods = 0
+        self._uneasy_periods = 0
         self._decreases = 0
         # Shares of loss, per mille: when the rate was first lowered, and what is known to be the link's own.
         self._loss_before = 0
@@ -149,10 +155,15 @@ class RateEstimate:
             drain = min((standing_ns - SHORT_NS) * 1000 // (DRAIN_PERIODS * self._period_ns), DRAIN_PER_MILLE_MAX)
             self.rate = max(1, rate * (1000 - drain) // 1000)
         elif loss <= self._noise + QUIET_PER_MILLE:
-            self._decreases = 0
+            self._decreases = self._uneasy_periods = 0
             self._clean_periods += 1
             if standing_ns < SHORT_NS:
                 self._grow()
+        else:
+            # Too little for overload, too much to go faster. If it stays so, it is the link, and no reason to wait.
+            self._uneasy_periods += 1
+            if self._uneasy_periods >= UNEASY_PERIODS:
+                self._noise, self._uneasy_periods = loss, 0
         self._was_queueing = is_queueing
 
     def _grow(self) -> None:
