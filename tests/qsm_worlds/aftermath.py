@@ -1,7 +1,7 @@
 """What QSM promises beyond the checkers that every protocol has, for use after the network healed.
 
-All that a life sent which lasts to the end was confirmed or reported as failed, once. Nobody was told of a gap in what a
-living sender sent, unless that was told too: who cannot get what others have starts a new life instead. And all who
+All that a life sent which lasts to the end was confirmed or reported as failed, once. Nobody was told of a gap in what
+a living sender sent, unless that was told too: who cannot get what others have starts a new life instead. And all who
 are in a group stand in the same view of it, which has exactly them as members.
 """
 
