@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import DEFAULT_DOMAIN, DEFAULT_INTERFACE, DomainOption, InterfaceOption, SeedsOption, UnicastOption
+from vivum.cli.joining import (
+    DEFAULT_DOMAIN,
+    DEFAULT_INTERFACE,
+    DomainOption,
+    InterfaceOption,
+    SeedsOption,
+    UnicastOption,
+)
 from vivum.cli.spark_options import MasterOption
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.alerts import publish_alerts

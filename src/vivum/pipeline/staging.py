@@ -173,4 +173,3 @@ class SinkFolder:
         except OSError as error:
             raise StorageError(f"cannot write {self._state}: {error.strerror}") from error
         return state
-

@@ -18,7 +18,6 @@ _OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
 """The last line of a traceback of ours, whichever of our errors it is."""
 
 
-
 @contextmanager
 def spark_job(name: str, master: str | None, text: Any = None) -> "Iterator[SparkSession]":
     """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
