@@ -18,10 +18,11 @@ from vivum.cli.joining import (
     joined,
     run_live,
 )
+from vivum.core.errors import UsageError
 from vivum.live.connecting import Connecting
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
+from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.protocols.directory.names import is_pattern
 
@@ -36,6 +37,7 @@ def sub(
         bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
     ] = False,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
+    keyed: Annotated[bool, typer.Option("--keyed", help="The topics are keyed: Spark publishes to them.")] = False,
     domain: DomainOption = DEFAULT_DOMAIN,
     interface: InterfaceOption = DEFAULT_INTERFACE,
     seeds: SeedsOption = None,
@@ -45,7 +47,9 @@ def sub(
     as_json: JsonOption = False,
 ) -> None:
     """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
-    guarantee = BEST_EFFORT if best_effort else RELIABLE
+    if best_effort and keyed:
+        raise UsageError("--best-effort and --keyed are both given; a topic has one guarantee")
+    guarantee = BEST_EFFORT if best_effort else KEYED if keyed else RELIABLE
     printer = _Printer(count, names, as_json)
     try:
         run_live(
