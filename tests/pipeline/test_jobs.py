@@ -1,19 +1,23 @@
 """Bronze, silver and gold, from one recorded day."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recorded.exchange import NINE, SECOND_NS, write_exchange
+from recorded.consumer import Consumer
+from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
 from vivum.cli.app import main
 from vivum.core.errors import UsageError, VivumError
+from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
-from vivum.pipeline.jobs.silver import silver
+from vivum.pipeline.jobs.silver import new_messages, silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
+from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketQuote, MarketTrade, SurveillanceAlert
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 
@@ -51,6 +55,37 @@ def test_silver_keeps_each_message_once_and_puts_bad_ones_into_quarantine(spark,
     assert [(bytes(row.payload), "malformed" in row.reason) for row in bad] == [(b"\xc1garbage", True)]
 
 
+def test_a_copy_or_a_straggler_of_an_old_message_is_treated_right_in_a_later_run(spark, tmp_path):
+    """Two runs: the second brings copies of the first, and a message that is an hour late."""
+    tables = Tables(str(tmp_path / "tables"))
+    exchange = Exchange(tmp_path / "log")
+    exchange.send(0.0, MarketTrade("NESN", 100.0, 1, "a", "b"))
+    exchange.send(3600.0, MarketTrade("NESN", 101.0, 1, "a", "b"))
+    exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
+    bronze(spark, str(tmp_path / "log"), tables)
+    assert silver(spark, tables)["MarketTrade"] == {"rows": 2, "refused": 1}
+    exchange.position = 0
+    exchange.send(0.0, MarketTrade("NESN", 100.0, 1, "a", "b"))
+    exchange.position = 9
+    exchange.send(1.0, MarketTrade("NESN", 99.0, 1, "a", "b"), copies=2)
+    exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
+    exchange.log.close()
+    bronze(spark, str(tmp_path / "log"), tables)
+    assert silver(spark, tables)["MarketTrade"] == {"rows": 1, "refused": 0}
+    rows = spark.read.parquet(tables.path("silver", "MarketTrade")).orderBy("sent_ns").collect()
+    assert [row.value.price for row in rows] == [100.0, 99.0, 101.0]
+    assert spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).count() == 1
+
+
+def test_a_batch_that_is_done_again_after_a_crash_keeps_its_rows(spark, day, tmp_path):
+    _, tables, _ = day
+    stored = spark.read.parquet(tables.path("silver", "MarketTrade"))
+    number = stored.agg({"batch": "max"}).first()[0]
+    again = stored.filter(f"batch = {number}").drop("batch")
+    assert new_messages(again, [tables.path("silver", "MarketTrade")], number).count() == again.count() > 0
+    assert new_messages(again, [tables.path("silver", "MarketTrade")], number + 1).count() == 0
+
+
 def test_bars_have_open_high_low_close_volume_and_spread(spark, day):
     _, tables, _ = day
     market(spark, tables)
@@ -66,12 +101,62 @@ def test_bars_have_open_high_low_close_volume_and_spread(spark, day):
 
 def test_surveillance_finds_each_planted_pattern_and_nobody_else(spark, day):
     _, tables, _ = day
-    counts = surveillance(spark, tables)
-    assert counts == {"wash_trade": 2, "quote_stuffing": 1, "layering": 1, "front_running": 1}
+    told = surveillance(spark, tables)
+    assert told["alerts"] == {"wash_trade": 2, "quote_stuffing": 1, "layering": 1, "front_running": 1}
     rows = spark.read.parquet(tables.path("gold", "alerts")).collect()
     assert {row.who for row in rows} == {"washer", "left and right", "stuffer", "layerer", "runner"}
     (wash,) = [row for row in rows if row.who == "left and right"]
     assert (wash.first_ns, wash.last_ns) == (NINE + 71 * SECOND_NS, NINE + 80 * SECOND_NS)
+
+
+def test_rows_that_make_no_sense_are_put_into_quarantine_with_the_reason_and_counted(spark, tmp_path):
+    exchange = Exchange(tmp_path / "log")
+    exchange.send(0.0, MarketTrade("NESN", 100.0, 10, "a", "b"))
+    exchange.send(0.1, MarketTrade("NESN", float("nan"), 10, "a", "b"))
+    exchange.send(0.2, MarketTrade("NESN", 101.0, 0, "a", "b"))
+    exchange.send(0.3, MarketTrade("", 101.0, 1, "a", "b"))
+    exchange.send(0.4, MarketQuote("NESN", 101.0, 100.0))
+    exchange.order(0.5, "t", "upward", 1.0, 1)
+    exchange.log.close()
+    tables = Tables(str(tmp_path / "tables"))
+    bronze(spark, str(tmp_path / "log"), tables)
+    silver(spark, tables)
+    assert market(spark, tables) == {"bars": 2, "quarantined": 4}
+    assert surveillance(spark, tables) == {"alerts": {}, "quarantined": 4}
+    kept = spark.read.parquet(tables.path("gold", "quarantine", "market", "MarketTrade")).orderBy("sent_ns").collect()
+    assert [(row.sequence, row.reason) for row in kept] == [
+        (2, "the price is no number"), (3, "the size is not above 0"), (4, "no symbol"),
+    ]  # fmt: skip
+    (order,) = spark.read.parquet(tables.path("gold", "quarantine", "surveillance", "MarketOrder")).collect()
+    assert (order.trader, order.reason) == ("t", "the side is neither buy nor sell")
+
+
+def test_alerts_are_published_once_however_often_the_job_runs(spark, day):
+    folder, tables, _ = day
+    domain = f"alerts-{os.getpid()}"
+    surveillance(spark, tables)
+
+    consumer = Consumer(domain)
+    try:
+        topic = consumer.enter(ALERTS_TOPIC, SurveillanceAlert)
+        published = [publish_alerts(spark, tables, {"domain": domain})["published"] for _ in range(2)]
+        # One more wash trade comes.
+        more = Tables(str(folder / "more"))
+        exchange = Exchange(folder / "morelog")
+        exchange.position = 100_000
+        exchange.send(1000.0, MarketTrade("UBSG", 20.0, 3, "again", "again"))
+        exchange.log.close()
+        bronze(spark, str(folder / "morelog"), more)
+        silver(spark, more)
+        Path(more.path("silver", "MarketTrade", "batch=0")).rename(tables.path("silver", "MarketTrade", "batch=7"))
+        surveillance(spark, tables)
+        published.append(publish_alerts(spark, tables, {"domain": domain})["published"])
+        alerts = consumer.values(topic, 6)
+    finally:
+        consumer.close()
+    assert published == [5, 0, 1]
+    assert {each.who for each in alerts[:5]} == {"washer", "left and right", "stuffer", "layerer", "runner"}
+    assert (alerts[5].pattern, alerts[5].who) == ("wash_trade", "again")
 
 
 def test_operations_sums_up_a_trace(spark, tmp_path):
@@ -106,6 +191,7 @@ def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
     [
         (["run", "bronze"], "bronze needs a log; give --log DIR"),
         (["run", "operations"], "operations needs traces"),
+        (["run", "market", "--publish-alerts"], "--publish-alerts needs the job surveillance or gold"),
         (["run", "bronze", "--log", "/nowhere"], "cannot read the log /nowhere: No such file or directory"),
     ],
 )

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from vivum.pipeline import rows_behind
+from vivum.pipeline.progress import rows_from
 from vivum.pipeline.source import VivumSource, VivumStreamReader
 from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
@@ -41,12 +43,14 @@ def offsets(spark: Any, out: Path) -> list[int]:
 
 
 def test_available_now_reads_what_is_there_in_admitted_steps_and_a_restart_goes_on(spark, tmp_path):
-    with SegmentLog(tmp_path / "log", segment_bytes=2000) as log:
+    where = str(tmp_path / "log")
+    with SegmentLog(where, segment_bytes=2000) as log:
         for number in range(10):
             log.append(rows(number, number))
         progress = run_available(spark, tmp_path / "log", tmp_path, maxRowsPerTrigger="7")
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [7, 7, 6]
-        assert progress[0]["sources"][0]["latestOffset"]
+        source = progress[0]["sources"][0]
+        assert (source["endOffset"], source["latestOffset"]) == ({where: 7}, {where: 20})
         log.append(rows(20, 21, 22))
         progress = run_available(spark, tmp_path / "log", tmp_path, maxRowsPerTrigger="7")
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [3]
@@ -62,6 +66,7 @@ def test_a_stream_sees_what_is_appended_while_it_runs(spark, tmp_path):
         )  # fmt: skip
         try:
             query.processAllAvailable()
+            assert rows_behind(query) == {str(tmp_path / "log"): 0}
             log.append(rows(2, 3))
             query.processAllAvailable()
             assert spark.table("seen").count() == 3
@@ -91,6 +96,7 @@ def test_a_limit_of_rows_cuts_inside_a_batch_and_passes_the_jump_of_a_crash(tmp_
     with SegmentLog(tmp_path) as log:
         jump = log.append(rows(4, 5, 6)).start
     directory = str(tmp_path)
+    assert (rows_from(directory, 0), rows_from(directory, 2), rows_from(directory, jump + 1)) == (6, 4, 2)
     limited = reader(tmp_path, maxRowsPerTrigger="2")
     seen, ends = [], []
     at = limited.initialOffset()

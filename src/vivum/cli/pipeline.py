@@ -9,8 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.joining import (
+    DEFAULT_DOMAIN,
+    DEFAULT_INTERFACE,
+    DomainOption,
+    InterfaceOption,
+    SeedsOption,
+    UnicastOption,
+)
 from vivum.cli.spark_options import MasterOption
 from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
@@ -48,6 +57,13 @@ def run_jobs(
     log: Annotated[Path | None, typer.Option(help="The recorded log, for bronze.")] = None,
     topics: Annotated[str, typer.Option(help="Which topics bronze takes.")] = "/**",
     trace: Annotated[Path | None, typer.Option(help="The folder of traces, for operations.")] = None,
+    publish: Annotated[
+        bool, typer.Option("--publish-alerts", help="Publish new alerts of surveillance to a topic, each once.")
+    ] = False,
+    domain: DomainOption = DEFAULT_DOMAIN,
+    interface: InterfaceOption = DEFAULT_INTERFACE,
+    seeds: SeedsOption = None,
+    unicast: UnicastOption = False,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,6 +87,11 @@ def run_jobs(
             steps["market"] = lambda spark: market(spark, folder)
         if job in (JobName.GOLD, JobName.SURVEILLANCE):
             steps["surveillance"] = lambda spark: surveillance(spark, folder)
+    if publish:
+        if "surveillance" not in steps:
+            raise UsageError("--publish-alerts needs the job surveillance or gold")
+        told = {"domain": domain, "interface": interface, "unicast": str(unicast).lower()}
+        steps["alerts"] = lambda spark: publish_alerts(spark, folder, {**told, "seeds": ",".join(seeds or ())})
     check_writable(folder.folder)
     text = console(as_json)
     done: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from vivum.demo.topics import (
     quote_topic,
     topic_of,
 )
-from vivum.pipeline.market_messages import MarketAlert, MarketOrder, MarketQuote, MarketTrade
+from vivum.pipeline.market_messages import MarketOrder, MarketQuote, MarketTrade, SurveillanceAlert
 from vivum.pipeline.recorder import Recorder
 from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
@@ -204,9 +204,9 @@ def watch_alerts(control: Control, options: dict[str, Any]) -> None:
 
 
 async def _watch_alerts(place: _Place, _: dict[str, Any]) -> None:
-    topic = await place.node.enter(ALERTS, MarketAlert, guarantee=ALERTS_GUARANTEE)
+    topic = await place.node.enter(ALERTS, SurveillanceAlert, guarantee=ALERTS_GUARANTEE)
 
-    def show(event: vivum.TopicEvent[MarketAlert]) -> None:
+    def show(event: vivum.TopicEvent[SurveillanceAlert]) -> None:
         alert = event.value
         place.control.tell(alert=[alert.pattern, alert.symbol, alert.who, alert.evidence])
         place.count(1)

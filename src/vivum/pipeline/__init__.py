@@ -5,6 +5,7 @@ spark = pipeline.session()
 spark.read.format("vivum").load("out/log").show()
 """
 
+from vivum.pipeline.progress import rows_behind
 from vivum.pipeline.session import register, session
 
-__all__ = ["register", "session"]
+__all__ = ["register", "rows_behind", "session"]

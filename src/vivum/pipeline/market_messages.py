@@ -5,6 +5,9 @@ Types of topics, to be sent live. A feed may have types of its own with these na
 
 from vivum.live.messages import Message
 
+ALERTS_TOPIC = "/surveillance/alerts"
+"""Where surveillance publishes, with the guarantee `KEYED`."""
+
 
 class MarketQuote(Message):
     """Best bid and offer of a symbol."""
@@ -39,8 +42,8 @@ class MarketOrder(Message):
     size: int
 
 
-class MarketAlert(Message):
-    """What the surveillance found: which pattern, in which symbol, by whom, from when to when, and why."""
+class SurveillanceAlert(Message):
+    """What surveillance found: which pattern, whose, and when it began and ended (nanoseconds since 1970)."""
 
     pattern: str
     symbol: str

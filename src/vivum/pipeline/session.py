@@ -69,7 +69,7 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Teach a session `format("vivum")`: read and readStream."""
+    """Teach a session `format("vivum")`: read, readStream, write and writeStream."""
     from vivum.pipeline.source import VivumSource
 
     # The source takes filters; Spark refuses such a source while this is off.

@@ -19,7 +19,7 @@ from vivum.pipeline.jobs.tables import MESSAGE_KEY, Tables
 ALERT_KEY = ("pattern", "symbol", "who", "first_ns")
 """What makes an alert the same alert in the next round, when more of the market is known."""
 
-ALERT_TYPE = "vivum.pipeline.market_messages:MarketAlert"
+ALERT_TYPE = "vivum.pipeline.market_messages:SurveillanceAlert"
 
 
 class Glance:

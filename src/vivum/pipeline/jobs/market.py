@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.quality import Checked
 from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.jobs.tables import Tables
 
@@ -53,17 +54,10 @@ def bars(prices: DataFrame, quotes: DataFrame | None) -> DataFrame:
     return reduce(DataFrame.unionByName, made)
 
 
-def typed_table(spark: SparkSession, tables: Tables, name: str) -> DataFrame | None:
-    """Read a silver table with the fields of its values as columns; None if there is none."""
-    if not tables.there("silver", name):
-        return None
-    rows = spark.read.parquet(tables.path("silver", name))
-    return rows.select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", "event_time", "value.*")
-
-
 def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
-    """Make the table of bars anew. Returns how many there are."""
-    quotes, trades = typed_table(spark, tables, "MarketQuote"), typed_table(spark, tables, "MarketTrade")
+    """Make the table of bars anew. Returns how many there are, and how many rows were put into quarantine."""
+    checked = Checked(spark, tables, "market")
+    quotes, trades = checked.table("MarketQuote"), checked.table("MarketTrade")
     if trades is not None:
         prices = trades
     elif quotes is not None:
@@ -75,7 +69,7 @@ def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
     check_writable(tables.folder)
     path = tables.path("gold", "bars")
     bars(prices, quotes).repartition("width").write.mode("overwrite").partitionBy("width").parquet(path)
-    return {"bars": spark.read.parquet(path).count()}
+    return {"bars": spark.read.parquet(path).count(), "quarantined": checked.write_quarantine()}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from vivum.storage.errors import StorageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OURS = re.compile(r"vivum\.[\w.]*\.?(?:UsageError|StorageError|CorruptLogError|HostError): (.*)")
+_OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
+"""The last line of a traceback of ours, whichever of our errors it is."""
 
 
 @contextmanager

@@ -14,12 +14,13 @@ exchange that the commission archives for enforcement), over the one order in wh
 
 import sys
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.market import typed_table
+from vivum.pipeline.jobs.quality import Checked
 from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.jobs.tables import Tables
 
@@ -137,9 +138,10 @@ def front_running(orders: DataFrame) -> DataFrame:
     return _alert(before, "front_running", "trader", "sent_ns", "client_ns", words)
 
 
-def surveillance(spark: SparkSession, tables: Tables) -> dict[str, int]:
-    """Make the table of alerts anew. Returns how many there are of each pattern."""
-    trades, orders = typed_table(spark, tables, "MarketTrade"), typed_table(spark, tables, "MarketOrder")
+def surveillance(spark: SparkSession, tables: Tables) -> dict[str, Any]:
+    """Make the table of alerts anew. Returns how many there are of each pattern, and how many rows were refused."""
+    checked = Checked(spark, tables, "surveillance")
+    trades, orders = checked.table("MarketTrade"), checked.table("MarketOrder")
     found: list[DataFrame] = []
     if trades is not None:
         found.append(wash_trades(trades))
@@ -152,7 +154,8 @@ def surveillance(spark: SparkSession, tables: Tables) -> dict[str, int]:
     check_writable(tables.folder)
     path = tables.path("gold", "alerts")
     reduce(DataFrame.unionByName, found).coalesce(1).write.mode("overwrite").parquet(path)
-    return {row.pattern: row["count"] for row in spark.read.parquet(path).groupBy("pattern").count().collect()}
+    counts = spark.read.parquet(path).groupBy("pattern").count().collect()
+    return {"alerts": {row.pattern: row["count"] for row in counts}, "quarantined": checked.write_quarantine()}
 
 
 if __name__ == "__main__":
