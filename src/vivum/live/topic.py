@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.machine import Delivery
+from vivum.live.catching_up import CatchingUp
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox
@@ -56,12 +57,21 @@ class Topic(Generic[T]):
     """A topic that this node has entered. Made by `NodeHandle.enter`; `async with` leaves it at the end."""
 
     def __init__(
-        self, node: "NodeHandle", seat: Seat, codec: Codec[T], *, receive: bool, own: bool, inbox: Inbox
+        self,
+        node: "NodeHandle",
+        seat: Seat,
+        codec: Codec[T],
+        *,
+        receive: bool,
+        own: bool,
+        inbox: Inbox,
+        catching_up: CatchingUp | None = None,
     ) -> None:
         self._node = node
         self._seat = seat
         self._codec = codec
         self._own = own
+        self._catching_up = catching_up
         self._is_left = False
         self._reader: Reader[T] = Reader(inbox, codec.decode, seat.name_of)
         self._receiver: Receiver | None = None
@@ -82,6 +92,11 @@ class Topic(Generic[T]):
         return self._seat.guarantee
 
     @property
+    def is_live(self) -> bool:
+        """Tell whether the reader gets what comes now; before, with `replay=`, it gets back copies."""
+        return self._catching_up is None or self._catching_up.is_live
+
+    @property
     def view(self) -> TopicView | None:
         """The present view; None while the node is out of the topic for a moment."""
         return self._seat.view
@@ -96,6 +111,11 @@ class Topic(Generic[T]):
         """What turns messages into events and batches; for other kinds of reading than those here."""
         self._must_receive()
         return self._reader
+
+    async def begin_replay(self) -> None:
+        """Begin with back copies, if the topic was entered so; `NodeHandle.enter` does."""
+        if self._catching_up is not None:
+            await self._catching_up.begin()
 
     # Sending.
 
@@ -148,6 +168,9 @@ class Topic(Generic[T]):
                 if delivery.sender != self._node.member:
                     wanted(delivery)
 
+        if self._catching_up is not None:
+            self._catching_up.sink = receiver
+            receiver = self._catching_up.on_live
         self._receiver = receiver
         self._seat.receivers.append(receiver)
 
@@ -250,6 +273,8 @@ class Topic(Generic[T]):
         if self._is_left:
             return
         self._is_left = True
+        if self._catching_up is not None:
+            self._catching_up.stop()
         seat = self._seat
         seat.holders -= 1
         if self._receiver is not None:
