@@ -9,6 +9,8 @@ closed when nobody at the node needs it any more, and the recorder leaves too.
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.live.failures import NoRecorderError
@@ -54,10 +56,10 @@ class BackCopies(Message):
     is_end: bool = False
     """The piece goes to the end of the log, as it was then."""
 
-    tips: list[tuple[int, int, int]] = []
+    tips: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
     """Up to where the recorder has written, before it read the piece: node, incarnation, next sequence."""
 
-    runs: list[BackRun] = []
+    runs: list[BackRun] = msgspec.field(default_factory=list)
     text: str = ""
 
 
@@ -73,6 +75,7 @@ class ReplayLine:
         self._node = node
         self._users = 0
         self._opened = 0
+        self._life: Member | None = None
         self._requests = 0
         self._topic: Topic[BackCopies] | None = None
         self._opening = asyncio.Lock()
@@ -81,17 +84,11 @@ class ReplayLine:
     async def open(self) -> None:
         """Use the line; `close` must follow."""
         self._users += 1
-        async with self._opening:
-            if self._topic is None:
-                try:
-                    # A name that was never there: recorders are told of new topics alone.
-                    self._opened += 1
-                    name = f"{REPLAY_TOPICS}/{self._node.member}-{self._opened}"
-                    self._topic = await self._node.enter(name, BackCopies, own=False)
-                except BaseException:
-                    self._users -= 1
-                    raise
-                self._topic.on(lambda event: self._on_message(event.sender, event.value))
+        try:
+            await self._line()
+        except BaseException:
+            self._users -= 1
+            raise
 
     async def close(self) -> None:
         """Use the line no more."""
@@ -99,6 +96,21 @@ class ReplayLine:
         if not self._users and self._topic is not None:
             topic, self._topic = self._topic, None
             await topic.leave()
+
+    async def _line(self) -> "Topic[BackCopies]":
+        """Return the topic of this life of the node: recorders go when they see that a life has ended."""
+        async with self._opening:
+            if self._topic is not None and self._node.member not in (None, self._life):
+                await self._topic.leave()
+                self._topic = None
+            if self._topic is None:
+                self._opened += 1
+                self._life = self._node.member
+                # A name that was never there: recorders are told of new topics alone.
+                name = f"{REPLAY_TOPICS}/{self._life}-{self._opened}"
+                self._topic = await self._node.enter(name, BackCopies, own=False)
+                self._topic.on(lambda event: self._on_message(event.sender, event.value))
+            return self._topic
 
     def _on_message(self, sender: Member, message: BackCopies) -> None:
         future = self._waiting.get(message.request)
@@ -117,8 +129,8 @@ class ReplayLine:
         deadline = asyncio.get_running_loop().time() + NOBODY_S
         try:
             while not future.done():
-                line = self._topic
-                if line is None or asyncio.get_running_loop().time() > deadline:
+                line = await self._line()
+                if asyncio.get_running_loop().time() > deadline:
                     raise self._nobody(topic, whom)
                 if whom is None or whom in line.members:
                     await line.send(want)

@@ -91,6 +91,7 @@ class CatchingUp:
         self._held: deque[Delivery] = deque()
         self._held_bytes = 0
         self._first_held: dict[Member, int] = {}
+        self._is_interrupted = False
         self._task: asyncio.Task[None] | None = None
 
     # The live side.
@@ -105,6 +106,15 @@ class CatchingUp:
         self._first_held.setdefault(delivery.sender, delivery.first_sequence)
         while self._held_bytes > HOLD_SHARE * self._inbox.bytes_max and len(self._held) > 1:
             self._let_oldest_go()
+
+    def on_missed(self, missed: MissedMessages) -> None:
+        """Take the news that messages did not come live: while catching up, the recorder may have them."""
+        if self.is_live:
+            self._inbox.interrupt(missed)
+            return
+        while self._held:
+            self._let_oldest_go()
+        self._is_interrupted = True
 
     def _let_oldest_go(self) -> None:
         """Forget a run of messages: the recorder has it, or will have it."""
@@ -148,6 +158,10 @@ class CatchingUp:
             lacking, since = self._lacking(), loop.time()
             while True:
                 is_end = await self._take_piece()
+                if self._is_interrupted and asking.done():
+                    # Perhaps in another life, and another view: what counts is what the senders have numbered now.
+                    self._is_interrupted = False
+                    asking = asyncio.create_task(self._ask_senders())
                 before, lacking = lacking, self._lacking()
                 if not (is_end and asking.done()) or lacking != before:
                     since = loop.time()
@@ -225,9 +239,8 @@ class CatchingUp:
 
     async def _ask_senders(self) -> None:
         """Learn from every member how many messages it had numbered when it was in our view."""
-        view = self._seat.view
-        if view is None:
-            return
+        while (view := self._seat.view) is None:
+            await self._seat.wait_for_change()
         if self._node.member is not None:
             self._note_goal(self._node.member, self._seat.accepted)
         waiting = [each for each in view.members if each != self._node.member]

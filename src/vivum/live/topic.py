@@ -78,7 +78,8 @@ class Topic(Generic[T]):
         seat.holders += 1
         if receive:
             self._receive_by(inbox.put)
-            seat.interruptible.append(inbox.interrupt)
+            self._interrupt = inbox.interrupt if catching_up is None else catching_up.on_missed
+            seat.interruptible.append(self._interrupt)
         self._receives = receive
 
     @property
@@ -281,7 +282,7 @@ class Topic(Generic[T]):
             seat.receivers.remove(self._receiver)
             self._receiver = None
         if self._receives:
-            seat.interruptible.remove(self._reader.inbox.interrupt)
+            seat.interruptible.remove(self._interrupt)
         self._reader.inbox.close()
         seat.notify()
         self._node.forget(self)

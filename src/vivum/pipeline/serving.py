@@ -5,6 +5,7 @@ one topic each and a piece at a time.
 """
 
 import asyncio
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -138,6 +139,8 @@ def read_piece(reader: LogReader, topic: str, offset: int, time_ns: int) -> tupl
         offset = reader.offset_at(time_ns) if time_ns else first
     elif offset < first:
         raise StorageError(f"offset {offset} is no longer in the log, whose oldest is {first}")
+    elif offset > stop:
+        raise StorageError(f"offset {offset} is not in the log yet, where the next is {stop}")
     runs: list[BackRun] = []
     room, rows = PIECE_BYTES, SCANNED_ROWS_MAX
     for batch in reader.batches(offset, stop):
@@ -180,5 +183,5 @@ def _runs(rows: Any) -> list[BackRun]:
     senders, incarnations, sequences, views, times = columns
     return [
         (senders[begin], incarnations[begin], sequences[begin], views[begin], times[begin], payloads[begin:end])
-        for begin, end in zip(cuts, cuts[1:], strict=False)
+        for begin, end in itertools.pairwise(cuts)
     ]

@@ -1,4 +1,4 @@
-"""Answers what the own node does and how much it sent, and asks others. Nothing is repeated: who wants to know asks again."""
+"""Answers what the own node does and how much it sent, and asks others. Nothing is repeated: who asks, asks again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
