@@ -176,7 +176,7 @@ class Stage:
         for number in range(PUBLISHERS):
             self._publishers.append(
                 self._start(
-                    f"publisher-{number + 1}", "vivum.demo.nodes:publish", number=number, seconds=play.seconds,
+                    f"publisher-{number + 1}", "vivum.demo.nodes:publish_market", number=number, seconds=play.seconds,
                     symbols=names[number * share : (number + 1) * share], rate=play.rate / PUBLISHERS,
                     seed=play.seed * PUBLISHERS + number,
                 )

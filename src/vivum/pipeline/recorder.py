@@ -5,7 +5,8 @@ for each message, and nothing is decoded. Runs are held until there are `BATCH_B
 then a thread appends them as one batch while the next are coming in. One append runs at a time.
 
 What it cannot have it counts and tells: messages that its node missed, and messages that came while `HELD_BYTES_MAX`
-were waiting for a disk that is too slow. When the log cannot be written it stops with the reason.
+were waiting for a disk that is too slow. When the log cannot be written it stops with the reason. Who joins
+with `replay=` gets back copies from it (`serving`).
 """
 
 import asyncio
@@ -15,12 +16,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.live.back_copies import OWN_TOPICS
 from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
+from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.topic_types import FieldDescription, TypeDescription
@@ -35,6 +39,9 @@ BATCH_BYTES = 4 * 1024 * 1024
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk. Past it, messages are counted as missed: a recorder must not slow the senders down."""
 
+TIPS_MAX = 1024
+"""Senders of a topic that are remembered for joiners. Past it, the one that was silent for longest is forgotten."""
+
 _PLAIN = {"str", "int", "float", "bool", "bytes"}
 _OPTIONAL = re.compile(r"(.+?) \| None|Optional\[(.+)\]")
 _LIST = re.compile(r"list\[(.+)\]")
@@ -46,6 +53,9 @@ class Recorder:
     wants_own = True
 
     def __init__(self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog) -> None:
+        self.tips: dict[str, dict[Member, int]] = {}
+        """Of each topic and each sender: up to which message the log goes."""
+
         self.recorded = 0
         self.missed = 0
         self.topics: set[str] = set()
@@ -65,10 +75,12 @@ class Recorder:
     async def run(self) -> None:
         """Record. What was delivered when this is cancelled is still written."""
         watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips)
         entering = asyncio.create_task(self._enter_new())
         writing = asyncio.create_task(self._write_on())
+        serving = asyncio.create_task(server.run())
         try:
-            done, _ = await asyncio.wait([entering, writing], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([entering, writing, serving], return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
         finally:
@@ -78,9 +90,9 @@ class Recorder:
                 seat.unlisten(self)
                 seat.holders -= 1
                 self._node.release(seat)
-            entering.cancel()
-            writing.cancel()
-            await asyncio.wait([entering, writing])
+            for task in (entering, writing, serving):
+                task.cancel()
+            await asyncio.wait([entering, writing, serving])
             if self._appending is not None:
                 # A batch that is being written is finished first; if it failed, so does the next.
                 await asyncio.wait([self._appending])
@@ -97,7 +109,7 @@ class Recorder:
             records, self._new = self._new, []
             alike: dict[tuple[str, str], list[str]] = {}
             for each in records:
-                if each.name not in self.topics:
+                if each.name not in self.topics and not each.name.startswith(f"{OWN_TOPICS}/"):
                     self.topics.add(each.name)
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
@@ -167,6 +179,14 @@ class Recorder:
             self._log.declare(name, description)
         if runs:
             self.recorded += len(self._log.append(runs))
+            for run in runs:
+                tips = self.tips.setdefault(run.topic, {})
+                # Told anew it comes last, so those go first that were silent for longest.
+                sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
+                tips.pop(sender, None)
+                tips[sender] = run.first_sequence + len(run.payloads)
+                if len(tips) > TIPS_MAX:
+                    del tips[next(iter(tips))]
 
 
 def type_of_schema(schema: str) -> TypeDescription | None:

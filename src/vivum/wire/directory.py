@@ -158,3 +158,23 @@ class LoadReport(ControlMessage, frozen=True, tag=49):
     repairs_received: U64
     messages_failed: U64
     topics: Annotated[tuple[TopicLoad, ...], msgspec.Meta(max_length=64)]
+
+
+class SendingQuery(ControlMessage, frozen=True, tag=51):
+    """Asks a node how many messages it has sent to a topic."""
+
+    request: U64
+    topic: Name
+
+
+class SendingReport(ControlMessage, frozen=True, tag=52):
+    """Answers `SendingQuery`: messages numbered so far in this life, and the view of the topic that it was in by then.
+
+    View 0: it is not in the topic now.
+    """
+
+    request: U64
+    node: U32
+    incarnation: U16
+    view: U32
+    numbered: U64

@@ -30,6 +30,8 @@ from vivum.wire.directory import (
     Roll,
     Roster,
     Seek,
+    SendingQuery,
+    SendingReport,
     TopicEntry,
     TopicLoad,
     TopicRecord,
@@ -125,6 +127,8 @@ SAMPLES = [
     (Kind.TOPICS, Roster(1, (NodeRecord(1, 2, "a process", "10.0.0.1", 7000, 3),), False)),
     (Kind.SURVEY, LoadQuery(TOP)),
     (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),
+    (Kind.SURVEY, SendingQuery(1, "/a")),
+    (Kind.SURVEY, SendingReport(1, 2, 3, 4, TOP)),
     (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
     (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]
