@@ -13,6 +13,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from vivum.core.machine import Delivery
@@ -22,7 +23,7 @@ from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import PreparedBatch, SegmentLog
 from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
 
@@ -30,7 +31,7 @@ LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""A batch of so much is written at once."""
+"""A batch of so much is written at once. A larger one would keep the node from its socket while it is made."""
 
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk. Past it, messages are counted as missed: a recorder must not slow the senders down."""
@@ -83,7 +84,9 @@ class Recorder:
             if self._appending is not None:
                 # A batch that is being written is finished first; if it failed, so does the next.
                 await asyncio.wait([self._appending])
-            self._write(self._take())
+            self._write(None)
+            while self._held:
+                self._write(self._log.prepare(self._take()))
 
     def _on_topics(self, records: Sequence[TopicRecord]) -> None:
         self._new += records
@@ -149,22 +152,31 @@ class Recorder:
                     continue
             if self._held_bytes < BATCH_BYTES:
                 await asyncio.sleep(LINGER_NS / SECOND)
-            runs = self._take()
-            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs))
+            # Made here and only written by the thread: with every step of making it, two threads would take turns, and
+            # each turn may take as long as the system likes. Meanwhile the socket overflows.
+            batch = self._log.prepare(self._take())
+            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, batch))
             await asyncio.shield(self._appending)
             self._writing_bytes = 0
 
     def _take(self) -> list[RecordedRun]:
-        runs, self._held = self._held, []
-        self._writing_bytes, self._held_bytes = self._held_bytes, 0
+        """Take what is held, up to a batch or a run more."""
+        if self._held_bytes <= BATCH_BYTES:
+            runs, self._held = self._held, []
+            self._writing_bytes, self._held_bytes = self._held_bytes, 0
+            return runs
+        sizes = accumulate(sum(map(len, run.payloads)) for run in self._held)
+        count, size = next((place, size) for place, size in enumerate(sizes, 1) if size >= BATCH_BYTES)
+        runs, self._held = self._held[:count], self._held[count:]
+        self._writing_bytes, self._held_bytes = size, self._held_bytes - size
         return runs
 
-    def _write(self, runs: list[RecordedRun]) -> None:
+    def _write(self, batch: PreparedBatch | None) -> None:
         declared, self._declared = self._declared, []
         for name, description in declared:
             self._log.declare(name, description)
-        if runs:
-            self.recorded += len(self._log.append(runs))
+        if batch is not None:
+            self.recorded += len(self._log.append_prepared(batch))
 
 
 def type_of_schema(schema: str) -> TypeDescription | None:

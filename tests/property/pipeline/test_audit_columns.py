@@ -45,12 +45,13 @@ def histories(draw: st.DrawFn) -> list[TraceRecord]:
             receiver, sender, number, where = late.pop(draw(st.integers(0, len(late) - 1)))
             history.deliver(receiver, sender, number, group=where)
         elif what == 5:
-            history.deliver(life, draw(lives), draw(small), group=group, view=draw(st.sampled_from([0, 0, 1])))
+            wrong = draw(st.sampled_from([None, None, 7]))
+            history.deliver(life, draw(lives), draw(small), group=group, view=draw(st.sampled_from([0, 0, 1])), digest=wrong)
         else:
             number = sent[life, group] = sent.get((life, group), 0) + 1
             history.send(life, number, group=group)
             for receiver in LIVES:
-                if draw(st.integers(0, 5)):
+                if draw(st.integers(0, 3)):
                     history.deliver(receiver, life, number, group=group)
                 else:
                     late.append((receiver, life, number, group))
