@@ -14,6 +14,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from vivum.core.ids import Incarnation, Member, NodeId
@@ -26,7 +27,7 @@ from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import PreparedBatch, SegmentLog
 from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
 
@@ -34,7 +35,7 @@ LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""A batch of so much is written at once."""
+"""A batch of so much is written at once. A larger one would keep the node from its socket while it is made."""
 
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk. Past it, messages are counted as missed: a recorder must not slow the senders down."""
@@ -96,7 +97,10 @@ class Recorder:
             if self._appending is not None:
                 # A batch that is being written is finished first; if it failed, so does the next.
                 await asyncio.wait([self._appending])
-            self._write(self._take())
+            self._write((), None)
+            while self._held:
+                runs = self._take()
+                self._write(runs, self._log.prepare(runs))
 
     def _on_topics(self, records: Sequence[TopicRecord]) -> None:
         self._new += records
@@ -163,30 +167,40 @@ class Recorder:
                     continue
             if self._held_bytes < BATCH_BYTES:
                 await asyncio.sleep(LINGER_NS / SECOND)
+            # Made here and only written by the thread: with every step of making it, two threads would take turns, and
+            # each turn may take as long as the system likes. Meanwhile the socket overflows.
             runs = self._take()
-            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs))
+            batch = self._log.prepare(runs)
+            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs, batch))
             await asyncio.shield(self._appending)
             self._writing_bytes = 0
 
     def _take(self) -> list[RecordedRun]:
-        runs, self._held = self._held, []
-        self._writing_bytes, self._held_bytes = self._held_bytes, 0
+        """Take what is held, up to a batch or a run more."""
+        if self._held_bytes <= BATCH_BYTES:
+            runs, self._held = self._held, []
+            self._writing_bytes, self._held_bytes = self._held_bytes, 0
+            return runs
+        sizes = accumulate(sum(map(len, run.payloads)) for run in self._held)
+        count, size = next((place, size) for place, size in enumerate(sizes, 1) if size >= BATCH_BYTES)
+        runs, self._held = self._held[:count], self._held[count:]
+        self._writing_bytes, self._held_bytes = size, self._held_bytes - size
         return runs
 
-    def _write(self, runs: list[RecordedRun]) -> None:
+    def _write(self, runs: Sequence[RecordedRun], batch: PreparedBatch | None) -> None:
         declared, self._declared = self._declared, []
         for name, description in declared:
             self._log.declare(name, description)
-        if runs:
-            self.recorded += len(self._log.append(runs))
-            for run in runs:
-                tips = self.tips.setdefault(run.topic, {})
-                # Told anew it comes last, so those go first that were silent for longest.
-                sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
-                tips.pop(sender, None)
-                tips[sender] = run.first_sequence + len(run.payloads)
-                if len(tips) > TIPS_MAX:
-                    del tips[next(iter(tips))]
+        if batch is not None:
+            self.recorded += len(self._log.append_prepared(batch))
+        for run in runs:
+            tips = self.tips.setdefault(run.topic, {})
+            # Told anew it comes last, so those go first that were silent for longest.
+            sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
+            tips.pop(sender, None)
+            tips[sender] = run.first_sequence + len(run.payloads)
+            if len(tips) > TIPS_MAX:
+                del tips[next(iter(tips))]
 
 
 def type_of_schema(schema: str) -> TypeDescription | None:
