@@ -156,13 +156,15 @@ class CatchingUp:
             loop = asyncio.get_running_loop()
             lacking, since = self._lacking(), loop.time()
             while True:
+                # A piece counts as the last if it was asked for when all senders had told.
+                is_told = asking.done()
                 is_end = await self._take(await self._ask())
                 if self._is_interrupted and asking.done():
                     # Perhaps in another life, and another view: what counts is what the senders have numbered now.
                     self._is_interrupted = False
                     asking = asyncio.create_task(self._ask_senders())
                 before, lacking = lacking, self._lacking()
-                if not (is_end and asking.done()) or lacking != before:
+                if not (is_end and is_told) or lacking != before:
                     since = loop.time()
                 elif not lacking or loop.time() - since > SETTLE_S:
                     await self._inbox.wait_for_room(self._held_bytes)
