@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from recorded.consumer import Consumer
 from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
@@ -14,11 +15,13 @@ from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
+from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.jobs.silver import new_messages, silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketQuote, MarketTrade, SurveillanceAlert
 from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog
 
 pytestmark = pytest.mark.slow
@@ -184,6 +187,24 @@ def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
     with pytest.raises(VivumError, match=r"cannot write .*: .* is not a directory; choose another output"):
         bronze(spark, str(tmp_path / "log"), Tables(str(tmp_path / "file" / "tables")))
     assert not tables.folder.exists()
+
+
+def test_a_damaged_segment_stops_bronze_in_one_sentence_and_leaves_no_row(spark, quotes, tmp_path):
+    segment = find_segments(quotes)[1].path
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    tables = Tables(str(tmp_path / "tables"))
+    with pytest.raises(PySparkException) as caught:
+        bronze(spark, str(quotes), tables)
+    told = str(spark_error(caught.value))
+    assert f"{segment.name} is damaged" in told
+    assert "\n" not in told
+    with pytest.raises(UsageError, match="has no bronze table"):
+        silver(spark, tables)
+    # Once it is whole again, the same command takes all of it.
+    segment.write_bytes(whole)
+    assert bronze(spark, str(quotes), tables)["rows"] == 60
+    assert spark.read.parquet(tables.path("bronze", "deliveries")).count() == 60
 
 
 @pytest.mark.parametrize(

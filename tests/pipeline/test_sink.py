@@ -194,8 +194,8 @@ def test_a_row_that_is_not_of_the_type_stops_the_query_and_nothing_is_sent(spark
 
 def test_a_staging_directory_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(["/a"]), pyarrow.array([b"x"])], schema=STAGED_SCHEMA)
     with pytest.raises(vivum.VivumError, match=r"cannot stage results in .*: Not a directory"):
-        batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(["/a"]), pyarrow.array([b"x"])], schema=STAGED_SCHEMA)
         SinkFolder(str(tmp_path / "file" / "sub")).stage(iter([batch]))
 
 

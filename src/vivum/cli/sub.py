@@ -24,7 +24,7 @@ from vivum.live.catching_up import ReplayStart
 from vivum.live.connecting import Connecting
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
+from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.protocols.directory.names import is_pattern
 
@@ -39,6 +39,7 @@ def sub(
         bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
     ] = False,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
+    keyed: Annotated[bool, typer.Option("--keyed", help="The topics are keyed: Spark publishes to them.")] = False,
     replay: Annotated[
         str | None,
         typer.Option(help="First what a recorder has: all, from an offset on, or from a time on (2026-11-15T09:30Z)."),
@@ -52,7 +53,9 @@ def sub(
     as_json: JsonOption = False,
 ) -> None:
     """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
-    guarantee = BEST_EFFORT if best_effort else RELIABLE
+    if best_effort and keyed:
+        raise UsageError("--best-effort and --keyed are both given; a topic has one guarantee")
+    guarantee = BEST_EFFORT if best_effort else KEYED if keyed else RELIABLE
     start = None if replay is None else _start_of(replay)
     if start is not None and is_pattern(topic):
         raise UsageError(f"--replay is for one topic, and {topic} is a pattern; name the topic")

@@ -3,12 +3,13 @@
 | option | meaning |
 |---|---|
 | `topic` | Where to publish. Not given: each row's column `topic` says it |
-| `type` | `module:Class`, a `vivum.Message` type: the other columns are its fields, or one struct column `value` has them. Not given: the column `payload` is published as it is |
+| `type` | `module:Class`, a `vivum.Message`: the other columns are its fields, or one struct column `value` has them |
+| no `type` | The column `payload` is published as it is |
 | `domain`, `interface`, `seeds`, `unicast` | How to join the domain, as in `vivum.connect`; seeds separated by commas |
 | `waitForMembers` | Publish when each topic has so many other members; default 0 |
 | `timeout` | Seconds to wait for the domain, and again for members; default 30 |
 | `trace` | Folder where the sink's node writes what it sends, for `vivum audit` |
-| `staging` | Directory that driver and executors share; default inside `checkpointLocation`, or the temporary directory |
+| `staging` | Directory that driver and executors share; default in `checkpointLocation`, or for temporary files |
 | `checkpointLocation` | Of a stream: Spark's own option, needed here because the sink takes the query's id from it |
 | `query` | Of a batch: a name for this write. Written again under the same name, it is not published twice |
 """

@@ -35,7 +35,7 @@ def publish_alerts(spark: SparkSession, tables: Tables, options: Mapping[str, st
     log.mkdir(exist_ok=True)
     _add_new(spark, tables, log)
     query = (
-        spark.readStream.schema(_schema())
+        spark.readStream.schema(spark_struct(describe_type(SurveillanceAlert)))
         .parquet(str(log))
         .writeStream.format("vivum")
         .options(**{"topic": ALERTS_TOPIC, "type": _TYPE, **options})
@@ -45,10 +45,6 @@ def publish_alerts(spark: SparkSession, tables: Tables, options: Mapping[str, st
     )
     query.awaitTermination()
     return {"published": sum(each["numInputRows"] for each in query.recentProgress)}
-
-
-def _schema() -> object:
-    return spark_struct(describe_type(SurveillanceAlert))
 
 
 def _add_new(spark: SparkSession, tables: Tables, log: Path) -> None:

@@ -29,7 +29,7 @@ _ENVELOPE = [field for field in RAW if field.name != "payload"]
 
 def silver(spark: SparkSession, tables: Tables) -> dict[str, dict[str, int]]:
     """Take what is new in bronze. Returns the rows of each type, and how many of them were refused."""
-    if not tables.there("bronze", "deliveries"):
+    if not tables.committed("bronze", "deliveries"):
         raise UsageError(f"{tables.folder} has no bronze table; run `vivum pipeline run bronze` first")
     check_writable(tables.folder)
     by_type: dict[str, tuple[TypeDescription, list[str]]] = {}

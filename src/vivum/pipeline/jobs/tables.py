@@ -46,3 +46,8 @@ class Tables:
         """Tell whether a table exists."""
         folder = self.folder.joinpath(*names)
         return folder.is_dir() and any(folder.iterdir())
+
+    def committed(self, *names: str) -> bool:
+        """Tell whether a stream has ever finished a batch into a table; a first batch that failed leaves its folder."""
+        notes = self.folder.joinpath(*names, "_spark_metadata")
+        return notes.is_dir() and any(each.stem.isdecimal() for each in notes.iterdir())
