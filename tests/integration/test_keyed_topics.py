@@ -18,7 +18,7 @@ def test_a_sender_that_died_half_way_is_replaced_and_readers_see_each_message_on
     async def scenario() -> None:
         async with vivum.connect(domain_name) as reading:
             topic = await reading.enter("/results", guarantee=vivum.KEYED)
-            async with reading.subscribe("/res*", bytes, guarantee=vivum.KEYED) as subscription:
+            async with reading.subscribe("/*", bytes, guarantee=vivum.KEYED) as subscription:
                 await subscription.wait_for_topics(1)
                 first = await vivum.connect(domain_name)
                 sending = await first.enter("/results", guarantee=vivum.KEYED, receive=False)

@@ -203,6 +203,7 @@ def test_a_recorder_that_goes_away_is_told_and_the_live_stream_goes_on(domain, t
             await sender.send_many(numbers(count, 1000))
             await sender.flush()
             late = await other.enter(TOPIC, bytes, replay="all", receive_bytes_max=256 * 1024)
+            await take(late, 10)
             end(recorder)
             received: list[bytes] = []
             with pytest.raises(vivum.MissedMessages, match="what lies between is missing"):

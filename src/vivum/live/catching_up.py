@@ -38,9 +38,6 @@ ReplayStart = str | int | float | datetime
 HOLD_SHARE = 0.5
 """Share of the reader's limit that may be held back of the live stream; the rest is for back copies."""
 
-ROOM_SHARE = 0.25
-"""The next piece is asked for when no more than this share of the limit waits for the reader."""
-
 POLL_S = 0.05
 """How often a recorder that is still behind is asked again: about as often as it writes."""
 
@@ -134,23 +131,25 @@ class CatchingUp:
     # The work.
 
     async def begin(self) -> None:
-        """Find a recorder and take its first piece, then go on in the background. Raises `NoRecorderError`."""
+        """Find a recorder and get its first piece, then go on in the background. Raises `NoRecorderError`."""
         await self._line.open()
         try:
-            await self._take_piece()
+            first = await self._ask()
         except BaseException:
             await self._line.close()
             raise
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(self._run(first))
 
-    async def _run(self) -> None:
+    async def _run(self, first: BackCopies) -> None:
         try:
+            await self._take(first)
             await self._catch_up()
         except NoRecorderError as error:
             self._tell_missing(f"{error}; the live stream goes on, and what lies between is missing", None)
         except UsageError as error:
             self._tell_missing(f"{error}", None)
         finally:
+            # After a failure: go on with what there is.
             self._go_live()
             await self._line.close()
 
@@ -160,16 +159,21 @@ class CatchingUp:
             loop = asyncio.get_running_loop()
             lacking, since = self._lacking(), loop.time()
             while True:
-                is_end = await self._take_piece()
+                # A piece counts as the last if it was asked for when all senders had told.
+                is_told = asking.done()
+                is_end = await self._take(await self._ask())
                 if self._is_interrupted and asking.done():
                     # Perhaps in another life, and another view: what counts is what the senders have numbered now.
                     self._is_interrupted = False
                     asking = asyncio.create_task(self._ask_senders())
                 before, lacking = lacking, self._lacking()
-                if not (is_end and asking.done()) or lacking != before:
+                if not (is_end and is_told) or lacking != before:
                     since = loop.time()
                 elif not lacking or loop.time() - since > SETTLE_S:
-                    return
+                    await self._inbox.wait_for_room(self._held_bytes)
+                    if self._lacking() == lacking:
+                        self._go_live()
+                        return
                 if is_end:
                     await asyncio.sleep(POLL_S if lacking else 0)
         finally:
@@ -186,13 +190,13 @@ class CatchingUp:
                 found[sender] = reached
         return found
 
-    async def _take_piece(self) -> bool:
-        """Ask for a piece when there is room for it, and hand it on. Tells whether the log ended with it."""
-        await self._inbox.wait_for_room(ROOM_SHARE)
-        piece = await self._ask()
+    async def _take(self, piece: BackCopies) -> bool:
+        """Hand a piece on, as the reader has room for it. Tells whether the log ended with it."""
         self._offset = piece.offset
         for run in piece.runs:
-            self._hand_on(_delivery(self._seat, run))
+            delivery = _delivery(self._seat, run)
+            await self._inbox.wait_for_room(estimated_bytes(delivery))
+            self._hand_on(delivery)
         if piece.is_end:
             # They tell of what was in the log before the piece was read: now all of it has been read.
             self._tips = {Member(NodeId(node), Incarnation(life)): stop for node, life, stop in piece.tips}
@@ -232,6 +236,8 @@ class CatchingUp:
 
     def _go_live(self) -> None:
         """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""
+        if self.is_live:
+            return
         held, self._held = self._held, deque()
         for each in held:
             self._hand_on(each)

@@ -139,9 +139,9 @@ class Inbox:
                 self._waiter = None
         return True
 
-    async def wait_for_room(self, share: float) -> None:
-        """Wait until no more than this share of the limit is taken, or the queue is closed. For one task at a time."""
-        while self.size > share * self.bytes_max and not self.closed:
+    async def wait_for_room(self, size: int) -> None:
+        """Wait until so much more fits below the limit, or nothing is queued, or it is closed. For one task at a time."""
+        while self.size and self.size + size > self.bytes_max and not self.closed:
             self._room = self._room or asyncio.Event()
             self._room.clear()
             await self._room.wait()

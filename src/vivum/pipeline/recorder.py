@@ -70,13 +70,16 @@ class Recorder:
         self._seats: list[Seat] = []
         self._declared: list[tuple[str, TypeDescription]] = []
         self._appending: asyncio.Future[None] | None = None
+        self._delivered_runs = 0
+        self._written_runs = 0
+        self._has_written = asyncio.Event()
         self._wake = asyncio.Event()
         self._has_new = asyncio.Event()
 
     async def run(self) -> None:
         """Record. What was delivered when this is cancelled is still written."""
         watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
-        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips)
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle)
         entering = asyncio.create_task(self._enter_new())
         writing = asyncio.create_task(self._write_on())
         serving = asyncio.create_task(server.run())
@@ -146,6 +149,7 @@ class Recorder:
                 payloads,
             )
         )
+        self._delivered_runs += 1
         self._held_bytes += size
         if self._held_bytes >= BATCH_BYTES or len(self._held) == 1:
             self._wake.set()
@@ -174,6 +178,15 @@ class Recorder:
             self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs, batch))
             await asyncio.shield(self._appending)
             self._writing_bytes = 0
+            self._written_runs += len(runs)
+            self._has_written.set()
+
+    async def settle(self) -> None:
+        """Wait until all that was delivered so far is in the log."""
+        target = self._delivered_runs
+        while self._written_runs < target:
+            self._has_written.clear()
+            await self._has_written.wait()
 
     def _take(self) -> list[RecordedRun]:
         """Take what is held, up to a batch or a run more."""

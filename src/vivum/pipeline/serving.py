@@ -6,7 +6,7 @@ one topic each and a piece at a time.
 
 import asyncio
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -50,13 +50,22 @@ class BackCopyServer:
     """Serves the joiners of a domain from the log of a recorder."""
 
     def __init__(
-        self, node: NodeHandle, directory: Path, topics: Collection[str], tips: Mapping[str, Mapping[Member, int]]
+        self,
+        node: NodeHandle,
+        directory: Path,
+        topics: Collection[str],
+        tips: Mapping[str, Mapping[Member, int]],
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
-        """Prepare. `topics` are recorded; `tips` tell for each of them how far the log goes for each sender."""
+        """Prepare. `topics` are recorded; `tips` tell for each of them how far the log goes for each sender.
+
+        `settle` waits until all that was delivered to the recorder is in its log.
+        """
         self._node = node
         self._reader = LogReader(directory)
         self._topics = topics
         self._tips = tips
+        self._settle = settle
         self._reading = asyncio.Lock()
         self._serving: dict[str, asyncio.Task[None]] = {}
 
@@ -106,6 +115,8 @@ class BackCopyServer:
                 await line.send(await self._answer(want))
 
     async def _answer(self, want: BackCopies) -> BackCopies:
+        # A sender that has left cannot be asked what it sent. What it knew to be stable was delivered here before.
+        await self._settle()
         # Before the log is read: what they tell of is in it.
         reached: list[tuple[int, int, int]] = [
             (*sender, stop) for sender, stop in list(self._tips.get(want.topic, {}).items())
