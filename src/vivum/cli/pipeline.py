@@ -1,4 +1,4 @@
-"""`vivum pipeline`: jobs that make tables from recorded logs."""
+"""`vivum pipeline`: jobs that make tables from recorded logs, traces and sweeps."""
 
 import time
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from vivum.cli.conventions import JsonOption, command_group, console, write_json
 from vivum.cli.spark_options import MasterOption
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.bronze import bronze
+from vivum.pipeline.jobs.figures import figures
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
 from vivum.pipeline.jobs.running import check_writable, spark_job
@@ -32,6 +33,7 @@ class JobName(StrEnum):
     MARKET = "market"
     SURVEILLANCE = "surveillance"
     OPERATIONS = "operations"
+    FIGURES = "figures"
 
 
 @app.callback()
@@ -48,6 +50,12 @@ def run_jobs(
     log: Annotated[Path | None, typer.Option(help="The recorded log, for bronze.")] = None,
     topics: Annotated[str, typer.Option(help="Which topics bronze takes.")] = "/**",
     trace: Annotated[Path | None, typer.Option(help="The folder of traces, for operations.")] = None,
+    sweeps: Annotated[Path, typer.Option(help="The folder of results of `vivum sweep`, for figures.")] = Path(
+        "out/sweeps"
+    ),
+    experiments: Annotated[Path, typer.Option(help="The folder of the descriptions that were swept.")] = Path(
+        "experiments"
+    ),
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,6 +73,10 @@ def run_jobs(
             if trace is None:
                 raise UsageError("operations needs traces; give --trace DIR")
             steps["operations"] = lambda spark: operations(spark, str(trace), folder)
+        elif job is JobName.FIGURES:
+            if not sweeps.is_dir():
+                raise UsageError(f"{sweeps}: no such folder; run `vivum sweep` first, or give --sweeps DIR")
+            steps["figures"] = lambda spark: figures(spark, sweeps, folder, experiments)
         elif job is JobName.SILVER:
             steps["silver"] = lambda spark: silver(spark, folder)
         if job in (JobName.GOLD, JobName.MARKET):
