@@ -27,7 +27,7 @@ from vivum.storage.errors import StorageError
 
 TRIES = 2
 _POLL_S = 0.5
-_RESULT = pyarrow.schema(
+RESULT = pyarrow.schema(
     [
         ("key", pyarrow.string()),
         ("axes", pyarrow.string()),
@@ -67,7 +67,7 @@ class Sweep:
         found = {}
         for path in self.out.glob("*.parquet"):
             try:
-                (row,) = pyarrow.parquet.read_table(path, schema=_RESULT).to_pylist()
+                (row,) = pyarrow.parquet.read_table(path, schema=RESULT).to_pylist()
             except (OSError, ValueError, pyarrow.ArrowException) as error:
                 raise StorageError(f"cannot read the result {path}: {error}; remove it") from error
             row["axes"], row["numbers"] = json.loads(row["axes"]), dict(row["numbers"])
@@ -141,7 +141,7 @@ def run_point(home: str, out: Path, point: tuple[str, int, bytes, str], code: tu
     numbers, wall_s, rss_mb = measured
     row = (key, axes, seed, *code, round(wall_s, 1), round(rss_mb, 1), list(numbers.items()))
     table = pyarrow.Table.from_arrays(
-        [pyarrow.array([value], field.type) for value, field in zip(row, _RESULT, strict=True)], schema=_RESULT
+        [pyarrow.array([value], field.type) for value, field in zip(row, RESULT, strict=True)], schema=RESULT
     )
     hidden = out / f".{key}.tmp"
     pyarrow.parquet.write_table(table, hidden)
