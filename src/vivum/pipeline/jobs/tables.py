@@ -5,6 +5,8 @@ bronze/types.json      the types of the topics, from the log
 silver/<Type>          typed, each message once
 silver/quarantine      payloads that are not of their type, with the reason
 gold/<name>            what people look at
+gold/quarantine        rows that make no sense to a gold job, with the reason
+gold/new_alerts        each alert when it was first seen; published from here
 checkpoints/<job>      how far each job is
 """
 
