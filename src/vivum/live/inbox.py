@@ -140,7 +140,7 @@ class Inbox:
         return True
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait until so much more fits below the limit, or nothing is queued, or it is closed. For one task at a time."""
+        """Wait until so much more fits below the limit, or nothing is queued, or it is closed. One task may wait."""
         while self.size and self.size + size > self.bytes_max and not self.closed:
             self._room = self._room or asyncio.Event()
             self._room.clear()

@@ -114,10 +114,14 @@ class Entered(ControlMessage, frozen=True, tag=45):
 
 
 class Listing(ControlMessage, frozen=True, tag=46):
-    """Answers `Browse`. All that matches up to topic number `last` has been told; `more` tells that there is more."""
+    """Answers `Browse`, or tells a watcher of new topics: all that match and have numbers `after < n <= last`.
+
+    `more` tells that there are others behind `last`.
+    """
 
     request: U64
     topics: tuple[TopicRecord, ...]
+    after: U32
     last: U32
     more: bool
 

@@ -123,7 +123,7 @@ SAMPLES = [
     (Kind.DIRECTORY, Browse(1, "/a/*", 2, True)),
     (Kind.DIRECTORY, Roll(1, 2)),
     (Kind.TOPICS, Entered(1, (TopicRecord("/a", 1, 2, "", "reliable", 0),), "refused")),
-    (Kind.TOPICS, Listing(1, (TopicRecord("/a", 1, 2, "", "reliable", 3),), 2, True)),
+    (Kind.TOPICS, Listing(1, (TopicRecord("/a", 1, 2, "", "reliable", 3),), 1, 2, True)),
     (Kind.TOPICS, Roster(1, (NodeRecord(1, 2, "a process", "10.0.0.1", 7000, 3),), False)),
     (Kind.SURVEY, LoadQuery(TOP)),
     (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),

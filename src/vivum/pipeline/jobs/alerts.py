@@ -41,7 +41,8 @@ def publish_alerts(spark: SparkSession, tables: Tables, options: Mapping[str, st
         spark.readStream.schema(spark_struct(describe_type(SurveillanceAlert)))
         .parquet(str(log))
         .writeStream.format("vivum")
-        .options(**{"topic": ALERTS_TOPIC, "type": _TYPE, **options})
+        # The job is over soon: its node says goodbye at once.
+        .options(**{"topic": ALERTS_TOPIC, "type": _TYPE, "linger": "0", **options})
         .option("checkpointLocation", tables.path("checkpoints", "alerts"))
         .trigger(availableNow=True)
         .start()
