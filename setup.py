@@ -1,4 +1,4 @@
-"""Builds the compiled codec and the compiled walk of the audit where Cython and a C compiler are there, and goes on without it where not.
+"""Builds the compiled codec and the walk of the audit where Cython and a compiler are there, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """

@@ -3,15 +3,15 @@
     python bench/pipeline.py [--rows 4000000] [--records 4000000] [--rounds 4] [--json]
     python bench/pipeline.py --audit-records 50000000 [--json]      the audit alone, and what memory it takes
 
-- `recorder_msgs_per_s`: messages of 1,000 bytes of a live reliable topic that a recorder process writes, its sender being
-  as fast as it may; `throughput_msgs_per_s`: the same without a log, by `vivum bench throughput`, in the same run.
+- `recorder_msgs_per_s`: messages of 1,000 bytes of a live reliable topic that a recorder process writes, sent at a bit
+  more than half of `throughput_msgs_per_s`, which `vivum bench throughput` reaches without a log just before.
 - `log_msgs_per_s`, `log_1000_msgs_per_s`: what one process appends to a log, without the network in front of it.
 - `recorder_to_row_ms_p50`: from the delivery at the recorder to a row of a streaming query with a trigger of 200 ms.
 - `source_rows_per_s`: rows of 100 bytes that `format("vivum")` reads into Spark's sink that drops everything.
 - `parquet_rows_per_s`: the same rows from Parquet files, in turns with the source, in the same session.
-- `audit_records_per_s`: trace records that all checks of the audit judge in a second; `audit_cpu_us_per_record`: the time of
-  processors that a record takes in Spark and its workers; `audit_records_per_s_on_free_cores`: what follows from it if
-  nobody else works here. `audit_rss_mb_max`: memory of driver, JVM and workers together.
+- `audit_records_per_s`: trace records that all checks of the audit judge in a second; `audit_cpu_us_per_record`: the
+  time of processors that a record takes in Spark and its workers; `audit_records_per_s_on_free_cores`: what follows
+  from it where nobody else works. `audit_rss_mb_max`: memory of driver, JVM and workers together.
 
 Best of several rounds: the first warms Spark up, and other work slows some. With `--json` the last line is one object.
 """
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
+
 from process_tree import watched
 from recording import measure_recorder, measure_rows
 from synthetic_trace import write_trace
-
 from vivum.bench.machine import about
 from vivum.pipeline import session
 from vivum.pipeline.audit import CHECKS, audit

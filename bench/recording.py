@@ -1,4 +1,4 @@
-"""A real recorder process on a live topic: how many messages it writes in a second, and how soon they are rows in Spark."""
+"""A real recorder process on a live topic: how many messages a second it writes, how soon they are rows in Spark."""
 
 import asyncio
 import json
@@ -134,7 +134,7 @@ def _used(pid: int) -> tuple[float, float]:
 
 
 def measure_rows(spark: Any, folder: Path, seconds: float) -> dict[str, Any]:
-    """Send now and then, record, and look how long after its delivery to the recorder each message is a row in Spark."""
+    """Send now and then, and look how long after its delivery at the recorder each message is a row in Spark."""
     log = folder / "sparse"
     domain = f"rows bench {os.getpid()}"
     waits_ms: list[float] = []

@@ -98,9 +98,7 @@ def test_every_line_of_every_picture_is_a_row_with_the_mean_of_the_seeds(spark, 
     assert found["median, 2 sender(s)", 10.0] == (2011.5, 2011.0, 2012.0, 2)
     assert found["1 sender(s)", 5.0] == (503.25, 503.0, 503.5, 2)
     assert {(row.experiment, row.papers, row.x_name) for row in rows} == {("small", "seed 004, Figure 11", "nodes")}
-    (pending,) = (
-        spark.read.parquet(tables.path("gold", "figures")).filter("figure = 'one' and x > 2008").collect()
-    )
+    (pending,) = spark.read.parquet(tables.path("gold", "figures")).filter("figure = 'one' and x > 2008").collect()
     assert (pending.x, pending.y, pending.series) == (2011.5, 10.5, "pending")
 
 
@@ -109,7 +107,9 @@ def test_rates_are_compared_with_the_baseline_and_what_is_not_described_is_told(
     tables = Tables(str(tmp_path / "tables"))
     figures(spark, sweeps, tables, experiments)
     points = spark.read.parquet(tables.path("gold", "experiment_points")).collect()
-    shares = {(json.loads(row.axes)["traffic.0.senders"], json.loads(row.axes)["nodes"], row.seed): row for row in points}
+    shares = {
+        (json.loads(row.axes)["traffic.0.senders"], json.loads(row.axes)["nodes"], row.seed): row for row in points
+    }
     assert shares[2, 5, 1].rate_relative == pytest.approx(2006 / 1006)
     assert shares[1, 10, 2].rate_relative == 1.0
     (left,) = spark.read.parquet(tables.path("gold", "quarantine", "experiment_points")).collect()

@@ -25,6 +25,9 @@ def sweep(
         "out/sweeps"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Few and short points, to see that it runs.")] = False,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Keep the trace of each point too, in 'traces' beside the results.")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(help="Draw the pictures into this folder; default: 'figures' beside the results.")
     ] = None,
@@ -33,7 +36,7 @@ def sweep(
     """Run all points that have no result yet. Exit code 1 if any failed twice."""
     began = time.perf_counter()
     text = console(as_json)
-    job = Sweep(experiment, out, quick=quick)
+    job = Sweep(experiment, out, quick=quick, traces=traces)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=text,
         transient=True,

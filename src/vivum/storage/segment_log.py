@@ -109,7 +109,7 @@ class SegmentLog:
             self._take_lock()
             self.next_offset = self._recover()
             self.types = TopicTypes.read(self.directory)
-            # The first batch loads parts of Arrow, which takes most of a second: better now than while messages come in.
+            # The first batch loads parts of Arrow, which may take a second: better now than while messages come in.
             encode_batch(batch_of_runs([RecordedRun("/", 1, 1, 1, 1, 1, 1, [b""])], 0), 0)
         except OSError as error:
             self._let_go()
@@ -132,7 +132,7 @@ class SegmentLog:
         return self.append_prepared(self.prepare(runs))
 
     def prepare(self, runs: Sequence[RecordedRun]) -> "PreparedBatch":
-        """Make the next batch, without touching the disk. For who must not wait for one: another thread may append it."""
+        """Make the next batch without touching the disk, for who must not wait for one; any thread may append it."""
         self._check_open()
         entry, *parts = encode_batch(batch_of_runs(runs, self.next_offset), 0)
         return PreparedBatch(entry, parts, {run.topic for run in runs})

@@ -46,7 +46,9 @@ def histories(draw: st.DrawFn) -> list[TraceRecord]:
             history.deliver(receiver, sender, number, group=where)
         elif what == 5:
             wrong = draw(st.sampled_from([None, None, 7]))
-            history.deliver(life, draw(lives), draw(small), group=group, view=draw(st.sampled_from([0, 0, 1])), digest=wrong)
+            history.deliver(
+                life, draw(lives), draw(small), group=group, view=draw(st.sampled_from([0, 0, 1])), digest=wrong
+            )
         else:
             number = sent[life, group] = sent.get((life, group), 0) + 1
             history.send(life, number, group=group)
@@ -63,9 +65,13 @@ def block_of(records: list[TraceRecord], writers: int = 1) -> numpy.ndarray:
     for position, record in enumerate(records):
         kind = CODES[type(record).__struct_config__.tag]
         life = record.node * HALF + record.incarnation
-        sender = getattr(record, "sender", record.node) * HALF + getattr(record, "sender_incarnation", record.incarnation)
+        sender = getattr(record, "sender", record.node) * HALF + getattr(
+            record, "sender_incarnation", record.incarnation
+        )
         group, sequence, view, digest = (getattr(record, name, 0) for name in FIELDS)
-        rows.append((kind, record.node % writers, position, record.time_ns, group, life, sender, sequence, view, digest))
+        rows.append(
+            (kind, record.node % writers, position, record.time_ns, group, life, sender, sequence, view, digest)
+        )
     return numpy.array(rows, "int64").reshape(-1, len(ROWS)).T.copy()
 
 

@@ -1,10 +1,11 @@
 """Causal order: the one check that is a walk through all records in their order, and not a table.
 
-What a message depends on is known only when all records before it have been looked at, so one task does it, reading the
-files as columns. The walk is compiled; without the compiled module the checker itself walks. Memory grows with the sends
-and not with the deliveries.
+What a message depends on is known only when all records before it have been looked at, so one task does it, reading
+the files as columns. The walk is compiled; without the compiled module, or with `VIVUM_PURE=1`, the checker itself
+walks. Memory grows with the sends and not with the deliveries.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,10 +16,13 @@ from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, describe
 from vivum.pipeline.audit.columns import HALF, merged_blocks
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
-try:
-    from vivum.pipeline.audit._causal_walk import walk
-except ImportError:
+if os.environ.get("VIVUM_PURE") == "1":
     from vivum.pipeline.audit.causal_twin import walk
+else:
+    try:
+        from vivum.pipeline.audit._causal_walk import walk
+    except ImportError:
+        from vivum.pipeline.audit.causal_twin import walk
 
 _SHOWN = pyarrow.schema(
     [

@@ -47,8 +47,8 @@ def _records(blocks: Iterable[Any]) -> Iterator[TraceRecord]:
         ):
             node, incarnation = divmod(life, HALF)
             if kind == delivered:
-                who = divmod(sender, HALF)
-                yield MessageDelivered(time_ns, node, incarnation, group, *who, sequence, 0, w, p)
+                who, its_incarnation = divmod(sender, HALF)
+                yield MessageDelivered(time_ns, node, incarnation, group, who, its_incarnation, sequence, 0, w, p)
             elif kind == sent:
                 yield MessageSent(time_ns, node, incarnation, group, sequence, 0, w)
             elif kind == joined:

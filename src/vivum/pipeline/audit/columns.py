@@ -46,7 +46,7 @@ _LIVES = (KIND, "node", "incarnation", "sender", "sender_incarnation")
 
 
 @dataclass(frozen=True)
-class Piece:
+class TracePiece:
     """Files of one writer, for one task to read."""
 
     writer: int
@@ -58,10 +58,10 @@ def writer_of(file: str) -> str:
     return Path(file).name.rpartition("-")[0]
 
 
-def pieces_of(files: list[str], counts: list[int], records: int = BLOCK_RECORDS) -> list[Piece]:
+def pieces_of(files: list[str], counts: list[int], records: int = BLOCK_RECORDS) -> list[TracePiece]:
     """Share files out: each piece has files of one writer in their order, of so many records or one file."""
     writers = {name: number for number, name in enumerate(sorted({writer_of(each) for each in files}))}
-    found: list[Piece] = []
+    found: list[TracePiece] = []
     for name, number in writers.items():
         taken: list[str] = []
         size = 0
@@ -69,15 +69,15 @@ def pieces_of(files: list[str], counts: list[int], records: int = BLOCK_RECORDS)
             if writer_of(file) != name:
                 continue
             if taken and size + count > records:
-                found.append(Piece(number, tuple(taken)))
+                found.append(TracePiece(number, tuple(taken)))
                 taken, size = [], 0
             taken.append(file)
             size += count
-        found.append(Piece(number, tuple(taken)))
+        found.append(TracePiece(number, tuple(taken)))
     return found
 
 
-def read_blocks(piece: Piece, records: int = BLOCK_RECORDS) -> Iterator[tuple[Any, Any]]:
+def read_blocks(piece: TracePiece, records: int = BLOCK_RECORDS) -> Iterator[tuple[Any, Any]]:
     """Read a piece: blocks, and for each the members of its views (an Arrow array, one entry a view)."""
     pyarrow = arrow()
     columns = [*_NUMBERS.values(), *_LIVES, "members"]
@@ -116,9 +116,9 @@ def _block(batch: Any, writer: int) -> tuple[Any, Any]:
     return block, batch.column("members").filter(installed)
 
 
-def merged_blocks(pieces: list[Piece]) -> Iterator[Any]:
+def merged_blocks(pieces: list[TracePiece]) -> Iterator[Any]:
     """Read whole writers, merged by time; each writer's own order is kept, also where its clock went back."""
-    by_writer: dict[int, list[Piece]] = {}
+    by_writer: dict[int, list[TracePiece]] = {}
     for piece in pieces:
         by_writer.setdefault(piece.writer, []).append(piece)
     records = max(1024, min(BLOCK_RECORDS, MERGED_RECORDS // len(by_writer)))

@@ -1,11 +1,11 @@
 """What makes a group plain: judged on whole columns, so that only the others need the exact checks.
 
-Everything in a plain group is as simple as can be: each stay's streams count on by one, every delivery has its send with
-its digest, in the view that was installed last and that the message was sent in, views agree and rise, whoever went from
-one view to the next had the same ranges, and all stays ride along one and the same sequence.
+Everything in a plain group is as simple as can be: each stay's streams count on by one, every delivery has its send
+with its digest, in the view that was installed last and that the message was sent in, views agree and rise, whoever
+went from one view to the next had the same ranges, and all stays ride along one and the same sequence.
 
-A group has doubts, one bit for each kind of check. Sound, not complete: what breaks a guarantee always leaves its doubt;
-what merely looks unusual (a reported loss, a stay that began beside the sequence) may leave one too.
+A group has doubts, one bit for each kind of check. Sound, not complete: what breaks a guarantee always leaves its
+doubt; what merely looks unusual (a reported loss, a stay that began beside the sequence) may leave one too.
 """
 
 from collections.abc import Iterator
@@ -133,7 +133,7 @@ class _Sends:
 
 
 class _Sender:
-    """What a life is in as a sender: the view of its stay (0: none yet), and the highest view that it ever installed."""
+    """The view that a life sends in (0: none yet in its stay), and the last one that it ever installed."""
 
     def __init__(self) -> None:
         self.present = 0

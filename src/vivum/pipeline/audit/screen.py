@@ -23,7 +23,7 @@ from vivum.pipeline.audit.columns import (
     G,
     K,
     P,
-    Piece,
+    TracePiece,
     W,
     packed,
     read_blocks,
@@ -39,7 +39,7 @@ _BLOCKS = "share int, part int, w int, first bigint, data binary, members array<
 _SENDS, _DELIVERIES = 0, 1
 
 
-def screened(spark: SparkSession, pieces: list[Piece]) -> DataFrame:
+def screened(spark: SparkSession, pieces: list[TracePiece]) -> DataFrame:
     """Return the groups that have doubts: `group`, and `doubts`, bits as in `plain.DOUBTS`."""
     shares = _SHARES_PER_CORE * max(1, spark.sparkContext.defaultParallelism)
     tasks = spark.range(0, len(pieces), 1, numPartitions=len(pieces))
@@ -48,7 +48,7 @@ def screened(spark: SparkSession, pieces: list[Piece]) -> DataFrame:
     return shared.mapInArrow(_judge, "group bigint, doubts int")
 
 
-def _packing(pieces: list[Piece], shares: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _packing(pieces: list[TracePiece], shares: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():

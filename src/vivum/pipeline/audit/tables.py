@@ -39,6 +39,11 @@ from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import arrow
 from vivum.storage.traces import trace_files
 
+_COLUMNS = (
+    "w", "position", "kind", "node", "incarnation", "group", "sender", "sender_incarnation", "sequence", "stop", "view",
+    "digest", "members",
+)  # fmt: skip
+
 STREAM = ("g", "r", "stay", "s")
 """What one stay saw of one sender's life."""
 
@@ -89,7 +94,9 @@ class TraceTables:
         rest = copy(self)
         for name in ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds"):
             rest.__dict__.pop(name, None)
-        rest.judged = self.judged.join(F.broadcast(groups.select("group")), "group", "left_semi")
+        # Kept: every check goes through them several times, and most often they are few.
+        chosen = self.judged.select(*_COLUMNS).join(F.broadcast(groups.select("group")), "group", "left_semi")
+        rest.judged = self.keep(chosen)
         return rest
 
     @cached_property

@@ -1,10 +1,10 @@
 """Gold, figures: the numbers of the papers' figures, from the results of sweeps.
 
-Which figures there are, what they show and which points they take is told by the descriptions in `experiments/`, the same
-that `vivum sweep` ran; nothing is told twice. `gold/figures` has a row for each place of each line of each picture: the mean
-over the seeds, the least and the most. `gold/experiment_points` has a row for each point with all its numbers, and
-`rate_relative` where the experiment has a baseline. Results that are of no use (of a point that is not described any more, or
-with axes that cannot be read) go to `gold/quarantine/experiment_points`, with the reason.
+Which figures there are, what they show and which points they take is told by the descriptions in `experiments/`, the
+same that `vivum sweep` ran. `gold/figures` has a row for each place of each line of each picture: the mean over the
+seeds, the least and the most. `gold/experiment_points` has a row for each point with all its numbers, and
+`rate_relative` where the experiment has a baseline. Results that are of no use (of a point that is not described any
+more, or with axes that cannot be read) go to `gold/quarantine/experiment_points`, with the reason.
 
     spark-submit -m vivum.pipeline.jobs.figures SWEEPS TABLES [EXPERIMENTS]
 """
@@ -127,7 +127,9 @@ def _figure(points: DataFrame, sweep: Sweep, plot: Any) -> DataFrame:
     by = F.col("at")[plot.by] if plot.by else F.lit(None).cast("string")
     before, _, after = plot.by_label.partition("{}")
     told = F.concat(F.lit(before), F.coalesce(by, F.lit("None")), F.lit(after)) if plot.by else F.lit("")
-    lines = F.array(*[F.struct(F.lit(name).alias("name"), F.lit(label).alias("label")) for name, label in plot.y.items()])
+    lines = F.array(
+        *[F.struct(F.lit(name).alias("name"), F.lit(label).alias("label")) for name, label in plot.y.items()]
+    )
     rows = (
         chosen.withColumn("line", F.explode(lines))
         .withColumn("x", _value(plot.x))
@@ -141,7 +143,8 @@ def _figure(points: DataFrame, sweep: Sweep, plot: Any) -> DataFrame:
     }  # fmt: skip
     return rows.groupBy("series", F.col("line.name").alias("y_name"), "axes").agg(
         F.avg("x").alias("x_mean"), F.avg("y").alias("y"), F.min("y").alias("y_least"), F.max("y").alias("y_most"),
-        F.count_distinct("seed").alias("seeds"), F.concat_ws(", ", F.array_sort(F.collect_set("commit"))).alias("commit"),
+        F.count_distinct("seed").alias("seeds"),
+        F.concat_ws(", ", F.array_sort(F.collect_set("commit"))).alias("commit"),
     ).select(
         *[F.lit(value).alias(name) for name, value in named.items()], "y_name", "series", F.col("x_mean").alias("x"),
         "y", "y_least", "y_most", "seeds", "commit",
