@@ -171,8 +171,8 @@ class Recorder:
                     continue
             if self._held_bytes < BATCH_BYTES:
                 await asyncio.sleep(LINGER_NS / SECOND)
-            # Made here and only written by the thread: with every step of making it, two threads would take turns, and
-            # each turn may take as long as the system likes. Meanwhile the socket overflows.
+            # Made here and only written by the thread, where the interpreter is not needed: two threads that both want
+            # it would take turns.
             runs = self._take()
             batch = self._log.prepare(runs)
             self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs, batch))
