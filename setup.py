@@ -1,4 +1,4 @@
-"""Builds the compiled codec where Cython and a C compiler are there, and goes on without it where not.
+"""Builds the compiled codec and the walk of the audit where Cython and a compiler are there, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """
@@ -8,7 +8,7 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-WITHOUT = "Vivum goes on without its compiled codec: the plain-Python twin serves, more slowly."
+WITHOUT = "Vivum goes on without its compiled parts: their plain-Python twins serve, more slowly."
 
 
 class OptionalBuild(build_ext):
@@ -40,6 +40,14 @@ def extensions():
         )
         for name in ("_codec", "_relabel", "_window")
     ]
+    made.append(
+        Extension(
+            "vivum.pipeline.audit._causal_walk",
+            ["src/vivum/pipeline/audit/_causal_walk.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+    )
     ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
     for each in ready:
         # cythonize makes new objects and loses this; without it an editable install wants to copy what was not built.

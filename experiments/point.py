@@ -2,13 +2,17 @@
 
 from experiments.description import PointParameters
 from experiments.measuring import Numbers, Probe
+from vivum.observe.trace import Tracer
 from vivum.sim.scenario import parse_scenario
 from vivum.sim.world import World
 
 
-def point(parameters: PointParameters, seed: int) -> Numbers:
-    """Run the scenario of a point and measure it. The same arguments give the same numbers, on any machine."""
-    world = World(parse_scenario(parameters.scenario, "point"), seed, frames=False, checked=False)
+def point(parameters: PointParameters, seed: int, trace: Tracer | None = None) -> Numbers:
+    """Run the scenario of a point and measure it. The same arguments give the same numbers, on any machine.
+
+    `trace` gets what happened to messages, groups and views, from the beginning; it changes no number.
+    """
+    world = World(parse_scenario(parameters.scenario, "point"), seed, trace, frames=False, checked=False)
     probe = Probe(world)
     world.start()
     world.advance_to(parameters.warm_up_ns)

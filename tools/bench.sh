@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs benchmarks by name and keeps the figures of each in out/<name>.json: the last line of what it prints.
-# A name is a file of bench/, or a command of `vivum bench`.
+# A name is a file of bench/, a command of `vivum bench`, or `sweep`: a short sweep of an experiment on Spark.
 #
 #     tools/bench.sh codec simulator peers throughput latency link
 
@@ -14,10 +14,11 @@ for name in "$@"; do
         .venv/bin/python "bench/$name.py" --json >"out/$name.log" || status=$?
     else
         case $name in
-            peers) set -- peers --seconds 2 ;;
-            *) set -- "$name" ;;
+            peers) set -- bench peers --seconds 2 ;;
+            sweep) set -- sweep experiments/load.toml --quick --out out/bench-sweeps ;;
+            *) set -- bench "$name" ;;
         esac
-        .venv/bin/vivum bench "$@" --json >"out/$name.log" || status=$?
+        .venv/bin/vivum "$@" --json >"out/$name.log" || status=$?
     fi
     if [ "$status" != 0 ]; then
         # Hosts of network namespaces need root and programs; all else must work everywhere.

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from vivum.live.browsing import NodeInfo, TopicInfo
     from vivum.live.connecting import connect
     from vivum.live.event import Batch, TopicEvent, TopicView
-    from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, SendFailedError, TypeMismatch
+    from vivum.live.failures import (
+        ClosedError,
+        MissedMessages,
+        NoRecorderError,
+        NoServiceError,
+        SendFailedError,
+        TypeMismatch,
+    )
     from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
     from vivum.live.handle import NodeHandle
     from vivum.live.messages import Message
@@ -44,6 +51,7 @@ __all__ = [
     "Member",
     "Message",
     "MissedMessages",
+    "NoRecorderError",
     "NoServiceError",
     "NodeHandle",
     "NodeInfo",
@@ -76,6 +84,7 @@ _HOMES = {
     "Member": "vivum.core.ids",
     "Message": "vivum.live.messages",
     "MissedMessages": "vivum.live.failures",
+    "NoRecorderError": "vivum.live.failures",
     "NoServiceError": "vivum.live.failures",
     "NodeHandle": "vivum.live.handle",
     "NodeInfo": "vivum.live.browsing",

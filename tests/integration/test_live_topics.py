@@ -183,6 +183,8 @@ def test_a_reader_that_is_too_slow_is_told_how_much_it_missed(domain_name: str) 
             newest = await node.enter("/a", bytes, receive_bytes_max=10_000, drop_oldest=True)
             for number in range(50):
                 await strict.send(b"%d " % number + bytes(1000))
+            # All are here before reading begins, also where the machine is busy.
+            await strict.flush()
             kept = []
             told = None
             try:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from recorded.consumer import Consumer
 from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
@@ -14,11 +15,13 @@ from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
-from vivum.pipeline.jobs.silver import silver
+from vivum.pipeline.jobs.running import spark_error
+from vivum.pipeline.jobs.silver import new_messages, silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketQuote, MarketTrade, SurveillanceAlert
 from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog
 
 pytestmark = pytest.mark.slow
@@ -53,6 +56,37 @@ def test_silver_keeps_each_message_once_and_puts_bad_ones_into_quarantine(spark,
     assert trades.filter("value.price = 102.0").count() == 1
     bad = spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).collect()
     assert [(bytes(row.payload), "malformed" in row.reason) for row in bad] == [(b"\xc1garbage", True)]
+
+
+def test_a_copy_or_a_straggler_of_an_old_message_is_treated_right_in_a_later_run(spark, tmp_path):
+    """Two runs: the second brings copies of the first, and a message that is an hour late."""
+    tables = Tables(str(tmp_path / "tables"))
+    exchange = Exchange(tmp_path / "log")
+    exchange.send(0.0, MarketTrade("NESN", 100.0, 1, "a", "b"))
+    exchange.send(3600.0, MarketTrade("NESN", 101.0, 1, "a", "b"))
+    exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
+    bronze(spark, str(tmp_path / "log"), tables)
+    assert silver(spark, tables)["MarketTrade"] == {"rows": 2, "refused": 1}
+    exchange.position = 0
+    exchange.send(0.0, MarketTrade("NESN", 100.0, 1, "a", "b"))
+    exchange.position = 9
+    exchange.send(1.0, MarketTrade("NESN", 99.0, 1, "a", "b"), copies=2)
+    exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
+    exchange.log.close()
+    bronze(spark, str(tmp_path / "log"), tables)
+    assert silver(spark, tables)["MarketTrade"] == {"rows": 1, "refused": 0}
+    rows = spark.read.parquet(tables.path("silver", "MarketTrade")).orderBy("sent_ns").collect()
+    assert [row.value.price for row in rows] == [100.0, 99.0, 101.0]
+    assert spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).count() == 1
+
+
+def test_a_batch_that_is_done_again_after_a_crash_keeps_its_rows(spark, day, tmp_path):
+    _, tables, _ = day
+    stored = spark.read.parquet(tables.path("silver", "MarketTrade"))
+    number = stored.agg({"batch": "max"}).first()[0]
+    again = stored.filter(f"batch = {number}").drop("batch")
+    assert new_messages(again, [tables.path("silver", "MarketTrade")], number).count() == again.count() > 0
+    assert new_messages(again, [tables.path("silver", "MarketTrade")], number + 1).count() == 0
 
 
 def test_bars_have_open_high_low_close_volume_and_spread(spark, day):
@@ -153,6 +187,24 @@ def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
     with pytest.raises(VivumError, match=r"cannot write .*: .* is not a directory; choose another output"):
         bronze(spark, str(tmp_path / "log"), Tables(str(tmp_path / "file" / "tables")))
     assert not tables.folder.exists()
+
+
+def test_a_damaged_segment_stops_bronze_in_one_sentence_and_leaves_no_row(spark, quotes, tmp_path):
+    segment = find_segments(quotes)[1].path
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    tables = Tables(str(tmp_path / "tables"))
+    with pytest.raises(PySparkException) as caught:
+        bronze(spark, str(quotes), tables)
+    told = str(spark_error(caught.value))
+    assert f"{segment.name} is damaged" in told
+    assert "\n" not in told
+    with pytest.raises(UsageError, match="has no bronze table"):
+        silver(spark, tables)
+    # Once it is whole again, the same command takes all of it.
+    segment.write_bytes(whole)
+    assert bronze(spark, str(quotes), tables)["rows"] == 60
+    assert spark.read.parquet(tables.path("bronze", "deliveries")).count() == 60
 
 
 @pytest.mark.parametrize(

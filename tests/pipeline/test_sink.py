@@ -74,25 +74,23 @@ def test_a_write_with_a_name_is_published_once(spark, consumer, tmp_path):
 
 
 def test_a_typed_stream_goes_from_a_log_to_a_topic_batch_by_batch(spark, consumer, tmp_path):
-    topic = consumer.enter("/out", Deal)
+    topic = consumer.enter("/out", Place)
+    encode = codec_of(Place).encode
     with SegmentLog(tmp_path / "log") as log:
-        log.declare("/in", Deal)
-        encode = codec_of(Deal).encode
+        log.declare("/in", Place)
         for number in range(6):
-            payload = encode(Deal("A", float(number), [Leg("X")], {"n": number}, Place(number, 0)))
-            log.append([RecordedRun("/in", 1, 1, number, 1, 0, 0, [payload])])
-    # Lists, maps and structs in structs come through as they went in.
-    rows = spark.read.format("vivum").load(str(tmp_path / "log"))
-    assert rows.count() == 6
+            log.append([RecordedRun("/in", 1, 1, number, 1, 0, 0, [encode(Place(number, 7))])])
+    options = {"topic": "/out", "type": "recorded.messages:Place", "domain": consumer.domain, "waitForMembers": "1"}
     query = (
-        spark.readStream.format("vivum").option("maxRowsPerTrigger", "2").load(str(tmp_path / "log"))
-        .selectExpr("'A' symbol", "cast(offset as double) price",
-                    "array(named_struct('venue', 'X', 'price', cast(null as double))) legs", "map('n', sequence) tags")
-        .writeStream.format("vivum").options(topic="/out", type=DEAL, domain=consumer.domain, waitForMembers="1")
+        spark.readStream.format("vivum").options(typed="true", maxRowsPerTrigger="2").load(str(tmp_path / "log"))
+        .select("value").writeStream.format("vivum").options(**options, linger="0")
         .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()
-    assert consumer.values(topic, 6) == [Deal("A", float(each), [Leg("X")], {"n": each}) for each in range(6)]
+    events = consumer.events(topic, 6)
+    assert [each.value for each in events] == [Place(number, 7) for number in range(6)]
+    # With linger 0 the sink's node leaves after each batch: another one publishes the next.
+    assert len({each.sender for each in events}) == 3
     assert not list((tmp_path / "checkpoint").glob("vivum-sink/*/staged/*"))
 
 
@@ -194,8 +192,8 @@ def test_a_row_that_is_not_of_the_type_stops_the_query_and_nothing_is_sent(spark
 
 def test_a_staging_directory_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
+    batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(["/a"]), pyarrow.array([b"x"])], schema=STAGED_SCHEMA)
     with pytest.raises(vivum.VivumError, match=r"cannot stage results in .*: Not a directory"):
-        batch = pyarrow.RecordBatch.from_arrays([pyarrow.array(["/a"]), pyarrow.array([b"x"])], schema=STAGED_SCHEMA)
         SinkFolder(str(tmp_path / "file" / "sub")).stage(iter([batch]))
 
 
@@ -224,6 +222,8 @@ PAYLOAD = "payload binary"
         (PAYLOAD, {"topic": "/a", "unicast": "yes"}, "unicast='yes' must be true or false"),
         (PAYLOAD, {"topic": "/a", "waitForMembers": "-1"}, "waitForMembers='-1' must be a number"),
         (PAYLOAD, {"topic": "/a", "timeout": "soon"}, "timeout='soon' must be a number of seconds"),
+        (PAYLOAD, {"topic": "/a", "timeout": "0"}, "timeout must be above 0"),
+        (PAYLOAD, {"topic": "/a", "linger": "-1"}, "linger='-1' must be a number of seconds, 0 or more"),
         (PAYLOAD, {"topic": "/a", "query": "x"}, "a write with a name needs the option 'staging'"),
     ],
 )  # fmt: skip

@@ -20,6 +20,7 @@ ROWS_PER_BATCH = 1000
 ROW_BYTES = 4000
 """So much that a batch takes a while, and is often cut in the middle."""
 
+BUFFER_BYTES = 128 * 1024
 SECONDS_MAX = 300
 
 
@@ -65,7 +66,9 @@ class Crashes:
 
     async def run(self, kills: int, rows: int) -> None:
         write_log(self.folder / "log", rows)
-        async with vivum.connect(self.domain) as node, await node.enter("/results", guarantee=vivum.KEYED) as topic:
+        # Small buffers: messages trickle in, and the kill comes before the batch is through.
+        connecting = vivum.connect(self.domain, buffer_bytes=BUFFER_BYTES)
+        async with connecting as node, await node.enter("/results", guarantee=vivum.KEYED) as topic:
             topic.on_batch(self.on_results)
             share = rows // (kills + 1)
             for number in range(kills):

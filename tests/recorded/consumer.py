@@ -25,15 +25,19 @@ class Consumer:
     def enter(self, name: str, kind: Any = bytes) -> Any:
         return self.do(self._node.enter(name, kind, guarantee=vivum.KEYED))
 
-    def values(self, topic: Any, count: int) -> list[Any]:
-        """Read so many values, and see that no more wait."""
+    def events(self, topic: Any, count: int) -> list[Any]:
+        """Read so many messages, and see that no more wait."""
 
         async def read() -> list[Any]:
-            return [(await topic.receive()).value for _ in range(count)]
+            return [await topic.receive() for _ in range(count)]
 
         found: list[Any] = self.do(read())
         assert topic.statistics().queued_bytes == 0
         return found
+
+    def values(self, topic: Any, count: int) -> list[Any]:
+        """As `events`, their values."""
+        return [each.value for each in self.events(topic, count)]
 
     def close(self) -> None:
         self.do(self._node.close())

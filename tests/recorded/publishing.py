@@ -4,7 +4,6 @@ import sys
 
 from vivum.pipeline import session
 
-
 # A JVM that lives for seconds is not worth compiling for.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

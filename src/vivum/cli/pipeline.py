@@ -1,4 +1,4 @@
-"""`vivum pipeline`: jobs that make tables from recorded logs."""
+"""`vivum pipeline`: jobs that make tables from recorded logs, traces and sweeps."""
 
 import time
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from vivum.cli.spark_options import MasterOption
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
+from vivum.pipeline.jobs.figures import figures
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
 from vivum.pipeline.jobs.running import check_writable, spark_job
@@ -41,6 +42,7 @@ class JobName(StrEnum):
     MARKET = "market"
     SURVEILLANCE = "surveillance"
     OPERATIONS = "operations"
+    FIGURES = "figures"
 
 
 @app.callback()
@@ -57,6 +59,12 @@ def run_jobs(
     log: Annotated[Path | None, typer.Option(help="The recorded log, for bronze.")] = None,
     topics: Annotated[str, typer.Option(help="Which topics bronze takes.")] = "/**",
     trace: Annotated[Path | None, typer.Option(help="The folder of traces, for operations.")] = None,
+    sweeps: Annotated[Path, typer.Option(help="The folder of results of `vivum sweep`, for figures.")] = Path(
+        "out/sweeps"
+    ),
+    experiments: Annotated[Path, typer.Option(help="The folder of the descriptions that were swept.")] = Path(
+        "experiments"
+    ),
     publish: Annotated[
         bool, typer.Option("--publish-alerts", help="Publish new alerts of surveillance to a topic, each once.")
     ] = False,
@@ -81,6 +89,10 @@ def run_jobs(
             if trace is None:
                 raise UsageError("operations needs traces; give --trace DIR")
             steps["operations"] = lambda spark: operations(spark, str(trace), folder)
+        elif job is JobName.FIGURES:
+            if not sweeps.is_dir():
+                raise UsageError(f"{sweeps}: no such folder; run `vivum sweep` first, or give --sweeps DIR")
+            steps["figures"] = lambda spark: figures(spark, sweeps, folder, experiments)
         elif job is JobName.SILVER:
             steps["silver"] = lambda spark: silver(spark, folder)
         if job in (JobName.GOLD, JobName.MARKET):

@@ -1,6 +1,7 @@
 """`vivum sub`: print the messages of topics."""
 
 import sys
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -18,10 +19,12 @@ from vivum.cli.joining import (
     joined,
     run_live,
 )
+from vivum.core.errors import UsageError
+from vivum.live.catching_up import ReplayStart
 from vivum.live.connecting import Connecting
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
+from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.protocols.directory.names import is_pattern
 
@@ -36,6 +39,11 @@ def sub(
         bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
     ] = False,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
+    keyed: Annotated[bool, typer.Option("--keyed", help="The topics are keyed: Spark publishes to them.")] = False,
+    replay: Annotated[
+        str | None,
+        typer.Option(help="First what a recorder has: all, from an offset on, or from a time on (2026-11-15T09:30Z)."),
+    ] = None,
     domain: DomainOption = DEFAULT_DOMAIN,
     interface: InterfaceOption = DEFAULT_INTERFACE,
     seeds: SeedsOption = None,
@@ -45,11 +53,18 @@ def sub(
     as_json: JsonOption = False,
 ) -> None:
     """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
-    guarantee = BEST_EFFORT if best_effort else RELIABLE
+    if best_effort and keyed:
+        raise UsageError("--best-effort and --keyed are both given; a topic has one guarantee")
+    guarantee = BEST_EFFORT if best_effort else KEYED if keyed else RELIABLE
+    start = None if replay is None else _start_of(replay)
+    if start is not None and is_pattern(topic):
+        raise UsageError(f"--replay is for one topic, and {topic} is a pattern; name the topic")
     printer = _Printer(count, names, as_json)
     try:
         run_live(
-            _print_all(joined(domain, interface, seeds, unicast, trace=trace, loss=loss), topic, guarantee, printer)
+            _print_all(
+                joined(domain, interface, seeds, unicast, trace=trace, loss=loss), topic, guarantee, start, printer
+            )
         )
     finally:
         if as_json:
@@ -85,13 +100,27 @@ class _Printer:
         self._notes.print(f"[yellow]missed:[/] {missed}")
 
 
-async def _print_all(connecting: Connecting, name: str, guarantee: Guarantee, printer: _Printer) -> None:
+def _start_of(text: str) -> ReplayStart:
+    """Read where a replay begins."""
+    if text == "all":
+        return text
+    if text.isdecimal():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--replay {text}: must be 'all', an offset, or a time as in 2026-11-15T09:30:00Z") from None
+
+
+async def _print_all(
+    connecting: Connecting, name: str, guarantee: Guarantee, start: ReplayStart | None, printer: _Printer
+) -> None:
     async with connecting as node:
         if is_pattern(name):
             async with node.subscribe(name, bytes, guarantee=guarantee) as subscription:
                 await _print_from(node, subscription, printer)
         else:
-            async with await node.enter(name, bytes, guarantee=guarantee) as topic:
+            async with await node.enter(name, bytes, guarantee=guarantee, replay=start) as topic:
                 await _print_from(node, topic, printer)
 
 

@@ -3,9 +3,10 @@
 import importlib
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
@@ -24,13 +25,18 @@ def sweep(
         "out/sweeps"
     ),
     quick: Annotated[bool, typer.Option("--quick", help="Few and short points, to see that it runs.")] = False,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the pictures into this folder.")] = None,
+    traces: Annotated[
+        bool, typer.Option("--traces", help="Keep the trace of each point too, in 'traces' beside the results.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the pictures into this folder; default: 'figures' beside the results.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run all points that have no result yet. Exit code 1 if any failed twice."""
     began = time.perf_counter()
     text = console(as_json)
-    job = Sweep(experiment, out, quick=quick)
+    job = Sweep(experiment, out, quick=quick, traces=traces)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=text,
         transient=True,
@@ -41,9 +47,12 @@ def sweep(
     tables, results = importlib.import_module("experiments.tables"), importlib.import_module("experiments.results")
     compared = results.compared(report.outcomes, job.experiment.baseline)
     drawn = []
-    if plot is not None and compared:
-        plot.mkdir(parents=True, exist_ok=True)
-        drawn = importlib.import_module("experiments.plotting").draw(job.experiment, compared, plot)
+    table = tables.make_table(job.experiment, compared) if compared else ""
+    if compared:
+        folder = plot or job.out / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{job.out.name}.md").write_text(f"# {job.experiment.title}\n\n{table}\n", encoding="utf-8")
+        drawn = _draw(job, compared, folder, text)
     for point, error in report.failed.items():
         text.print(f"[red]failed[/] {point}: {error}", highlight=False)
     if as_json:
@@ -59,7 +68,18 @@ def sweep(
             }
         )
     elif compared:
-        text.print(tables.make_table(job.experiment, compared), markup=False)
+        text.print(table, markup=False)
         text.print(f"{report.points} points, {report.before} done before, {len(report.failed)} failed; {job.out}")
     if report.failed:
         raise Failed
+
+
+def _draw(job: Sweep, outcomes: list[Any], folder: Path, text: Console) -> list[Path]:
+    """Draw the pictures, or say what is missing for it: the results are there all the same."""
+    try:
+        plotting = importlib.import_module("experiments.plotting")
+    except ImportError as error:
+        text.print(f"no pictures: {error}; install matplotlib and run the same command again", markup=False)
+        return []
+    drawn: list[Path] = plotting.draw(job.experiment, outcomes, folder)
+    return drawn

@@ -129,7 +129,7 @@ def _run(control: Control, options: dict[str, Any], play: Callable[[_Place, dict
 # Publishers.
 
 
-def publish(control: Control, options: dict[str, Any]) -> None:
+def publish_market(control: Control, options: dict[str, Any]) -> None:
     """Be the market of some symbols."""
     _run(control, options, _publish)
 

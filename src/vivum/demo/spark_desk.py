@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vivum.bench.worker import Control
-from vivum.demo.topics import ALERTS, ORDERS, QUOTES, TRADES
+from vivum.demo.topics import ORDERS, QUOTES, TRADES
 
 BARS_SHOWN = 5
 MEMORY = "1g"
@@ -52,7 +52,7 @@ def work(control: Control, options: dict[str, Any]) -> None:
             began = time.monotonic()
             bars, trades, latest = glance.bars(BARS_SHOWN)
             control.tell(bars=bars, trades=trades, latest=[_bar(row) for row in latest])
-            published = glance.publish_alerts(ALERTS, sink)
+            published = glance.publish_new(sink)
             control.tell(round=glance.rounds, alerts=published, took_s=round(time.monotonic() - began, 1))
         control.tell(finished=True)
         control.wait_for("audit")

@@ -34,7 +34,7 @@ SAMPLE_S = 1.0
 """Distance between two looks at the memory of all processes."""
 
 STUCK_S = 180.0
-"""If nobody tells anything new for so long, something is wrong."""
+"""What is waited for comes within so long, or something is wrong; that the market is open does not count."""
 
 END_S = 15.0
 """How long processes have to end by themselves, Java's among them."""
@@ -89,7 +89,6 @@ class Stage:
         self._sent: Counter[str] = Counter()
         self._memory_mb = 0.0
         self._sampled = 0.0
-        self._heard = self._began
         self._publishers: list[Worker] = []
         self._subscribers: list[Worker] = []
         self._alerts: list[tuple[str, str, str]] = []
@@ -176,7 +175,7 @@ class Stage:
         for number in range(PUBLISHERS):
             self._publishers.append(
                 self._start(
-                    f"publisher-{number + 1}", "vivum.demo.nodes:publish", number=number, seconds=play.seconds,
+                    f"publisher-{number + 1}", "vivum.demo.nodes:publish_market", number=number, seconds=play.seconds,
                     symbols=names[number * share : (number + 1) * share], rate=play.rate / PUBLISHERS,
                     seed=play.seed * PUBLISHERS + number,
                 )
@@ -224,13 +223,13 @@ class Stage:
 
     def _wait_for(self, key: str, workers: list[Worker]) -> None:
         """Follow everybody until each of these has told something of this name."""
+        deadline = time.monotonic() + STUCK_S + (self._play.seconds if key == "closed" else 0.0)
         while not all(key in self._said[each.name] for each in workers):
             for worker, said in self._crew.hear_any(0.25):
-                self._heard = time.monotonic()
                 self._said[worker.name] |= said
                 self._on_said(worker.name, said)
             self._look_at_memory()
-            if time.monotonic() - self._heard > STUCK_S:
+            if time.monotonic() > deadline:
                 late = ", ".join(each.name for each in workers if key not in self._said[each.name])
                 raise HostError(f"the demo is stuck: {late} did not tell {key!r} within {STUCK_S:g} s")
 

@@ -1,13 +1,13 @@
 """Where the messages of the market go: one topic of quotes for each symbol, and the tape of the whole exchange."""
 
 from vivum.live.guarantees import KEYED, RELIABLE
-from vivum.pipeline.market_messages import MarketOrder, MarketQuote, MarketTrade
+from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketOrder, MarketQuote, MarketTrade
 
 EVERYTHING = "/swx/**"
 QUOTES = "/swx/quotes"
 TRADES = "/swx/trades"
 ORDERS = "/swx/orders"
-ALERTS = "/surveillance/alerts"
+ALERTS = ALERTS_TOPIC
 
 FEED_GUARANTEE = RELIABLE
 ALERTS_GUARANTEE = KEYED

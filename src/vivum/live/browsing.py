@@ -19,9 +19,9 @@ from vivum.protocols.directory.client import (
     TopicsEntered,
     TopicsListed,
 )
-from vivum.protocols.survey.machine import AskLoad, LoadTold
+from vivum.protocols.survey.machine import AskLoad, AskSending, LoadTold, SendingTold
 from vivum.runtime.member_host import MemberHost
-from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
+from vivum.wire.directory import LoadReport, SendingReport, TopicEntry, TopicRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,20 @@ class Browser:
             self._questions.pop(number, None)
         return sorted(question.found, key=lambda report: report.node)
 
+    async def sending(self, endpoint: Endpoint, topic: str, timeout_s: float) -> SendingReport | None:
+        """Ask a node how many messages it has sent to a topic; None if no answer comes within this time."""
+        number = self._number()
+        question = self._questions[number] = _Question(self._loop.create_future(), 1)
+        self._host.submit(AskSending(number, endpoint, topic))
+        try:
+            async with asyncio.timeout(timeout_s):
+                (report,) = await question.future
+        except TimeoutError:
+            return None
+        finally:
+            self._questions.pop(number, None)
+        return report if isinstance(report, SendingReport) else None
+
     def watch(self, pattern: str, tell: Callable[[Sequence[TopicRecord]], None]) -> int:
         """Be told of all topics that match, now and later; returns a number for `unwatch`."""
         number = self._number()
@@ -148,7 +162,7 @@ class Browser:
                     self._watches[request](topics)
                 elif request in self._questions:
                     self._add(self._questions[request], topics, is_last)
-            case LoadTold(report):
+            case LoadTold(report) | SendingTold(report):
                 question = self._questions.get(report.request)
                 if question is not None:
                     self._add(question, (report,), len(question.found) + 1 >= question.wanted)

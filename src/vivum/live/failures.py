@@ -11,6 +11,10 @@ class NoServiceError(HostError):
     """No configuration service of the domain answered in time; the message says what was tried."""
 
 
+class NoRecorderError(HostError):
+    """Nobody in the domain has back copies of the topic; the message says what was tried."""
+
+
 class ClosedError(UsageError):
     """The node was closed, or the topic was left."""
 

@@ -5,7 +5,7 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -13,11 +13,14 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member, RegionId
 from vivum.core.machine import Delivery, Event
 from vivum.core.ranges import RangeSet
+from vivum.live.back_copies import ReplayLine
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
+from vivum.live.catching_up import CatchingUp, ReplayStart
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
 from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.inbox import Inbox
-from vivum.live.messages import check_types, codec_of
+from vivum.live.messages import check_fit, codec_of
+from vivum.live.reporting import Reporter
 from vivum.live.seat import Seat
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
@@ -29,15 +32,12 @@ from vivum.protocols.directory.names import check_name, check_pattern, is_patter
 from vivum.protocols.discovery.finder import ServiceFound
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.runtime.member_host import HostOptions, MemberHost
-from vivum.wire.directory import LoadReport, TopicEntry, TopicLoad, TopicRecord
+from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
 T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for the reader of a topic, in bytes, unless it is entered with another limit."""
-
-LOAD_TOPICS_MAX = 32
-"""Topics that a report of a node's load names."""
 
 LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
@@ -63,9 +63,12 @@ class NodeHandle:
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._trace = trace
+        self._replay_line: ReplayLine | None = None
         self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled, trace)
         self._browser = Browser(self._host, self._loop)
-        self._host.parts.surveyor.report = self._report_load
+        reporter = Reporter(self, self._host.parts.counters)
+        self._host.parts.surveyor.report = reporter.report_load
+        self._host.parts.surveyor.report_sending = reporter.report_sending
         self._host.start()
 
     # What is known.
@@ -117,24 +120,6 @@ class NodeHandle:
         """Ask all nodes of the domain what they do, and return what comes within this time, by node."""
         return await self._browser.loads(await self.nodes(), timeout_s)
 
-    def _report_load(self, request: int) -> LoadReport | None:
-        if self._life is None:
-            return None
-        busiest = sorted(self._seats.values(), key=lambda seat: -seat.sent - seat.delivered)[:LOAD_TOPICS_MAX]
-        counters = self._host.parts.counters
-        return LoadReport(
-            request,
-            *self._life,
-            self.name,
-            counters.messages_accepted,
-            counters.messages_delivered,
-            counters.bytes_sent,
-            counters.bytes_received,
-            counters.repairs_received,
-            counters.messages_failed,
-            tuple(TopicLoad(seat.name, seat.sent, seat.delivered) for seat in busiest if seat.holders),
-        )
-
     # Joining.
 
     async def join(self, timeout_s: float) -> None:
@@ -171,6 +156,7 @@ class NodeHandle:
         receive_bytes_max: int = ...,
         drop_oldest: bool | None = ...,
         slow: SlowMembers = ...,
+        replay: ReplayStart | None = ...,
     ) -> Topic[T]: ...
 
     async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
@@ -180,7 +166,9 @@ class NodeHandle:
         it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
         back to it. At most `receive_bytes_max` bytes wait for the reader; past them, reading raises
         `MissedMessages`, or with `drop_oldest=True` (the default of best effort) the oldest go and are counted.
-        `slow` tells what happens to members that cannot keep up with what this node sends.
+        `slow` tells what happens to members that cannot keep up with what this node sends. With `replay` the reader
+        gets back copies of a recorder first: "all" that it has, from an offset of its log (int) or a time on (datetime,
+        or seconds since 1970 as a float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic
@@ -196,6 +184,7 @@ class NodeHandle:
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
+        replay: ReplayStart | None = None,
     ) -> list[Topic[T]]:
         """Enter many topics of one type at once: thousands of them take little longer than one."""
         wanted = [self._checked_name(name) for name in names]
@@ -205,11 +194,14 @@ class NodeHandle:
         made: list[Topic[T]] = []
         for seat in seats:
             inbox = Inbox(seat.name, receive_bytes_max, drops, own)
-            topic = Topic(self, seat, codec, receive=receive, inbox=inbox)
+            catching_up = None if replay is None or not receive else CatchingUp(self, seat, inbox, replay)
+            topic = Topic(self, seat, codec, receive=receive, inbox=inbox, catching_up=catching_up)
             self._topics[topic] = None
             made.append(topic)
         try:
             await self.join_seats(seats, slow)
+            if replay is not None:
+                await asyncio.gather(*[topic.begin_replay() for topic in made])
         except BaseException:
             for topic in made:
                 topic.let_go()
@@ -253,11 +245,11 @@ class NodeHandle:
             entries = [TopicEntry(name, schema, guarantee.value) for name in unknown]
             for record in await self._browser.enter(entries):
                 if record.name not in self._seats:
-                    self._check(record.name, schema, guarantee, record.schema, record.guarantee)
+                    check_fit(record.name, schema, guarantee.value, record.schema, record.guarantee)
                     self._add_seat(record, schema, guarantee)
         seats = [self._seats[name] for name in names]
         for seat in seats:
-            self._check(seat.name, schema, guarantee, seat.schema, seat.guarantee.value)
+            check_fit(seat.name, schema, guarantee.value, seat.schema, seat.guarantee.value)
         return seats
 
     def _add_seat(self, record: TopicRecord, schema: str, guarantee: Guarantee) -> None:
@@ -267,14 +259,6 @@ class NodeHandle:
         self._seats[record.name] = self._by_group[seat.group] = seat
         if self._trace is not None and guarantee is Guarantee.BEST_EFFORT:
             self._trace.leave_out(seat.group)
-
-    @staticmethod
-    def _check(name: str, schema: str, guarantee: Guarantee, their_schema: str, their_guarantee: str) -> None:
-        if their_guarantee != guarantee.value:
-            raise TypeMismatch(
-                f"topic {name} has the guarantee {their_guarantee!r}, not {guarantee.value!r}; enter it with that one"
-            )
-        check_types(name, schema, their_schema)
 
     async def join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
@@ -308,6 +292,22 @@ class NodeHandle:
         seat = self._by_group.get(group)
         # A topic may have got another group since the message came.
         return f"group {group}" if seat is None else seat.name
+
+    @property
+    def replay_line(self) -> ReplayLine:
+        """The line to recorders, opened when it is needed."""
+        if self._replay_line is None:
+            self._replay_line = ReplayLine(self)
+        return self._replay_line
+
+    @property
+    def seats(self) -> Collection[Seat]:
+        """All topics that this node is or was in."""
+        return self._seats.values()
+
+    def seat_of(self, name: str) -> Seat | None:
+        """Find the seat of a topic; None if this node was never in it."""
+        return self._seats.get(name)
 
     @property
     def browser(self) -> Browser:
@@ -410,7 +410,7 @@ class NodeHandle:
         for record in await self._browser.enter(entries):
             seat = self._seats[record.name]
             try:
-                self._check(seat.name, seat.schema, seat.guarantee, record.schema, record.guarantee)
+                check_fit(seat.name, seat.schema, seat.guarantee.value, record.schema, record.guarantee)
             except TypeMismatch as error:
                 seat.fault = error
                 continue

@@ -31,16 +31,28 @@ def estimated_bytes(delivery: Delivery) -> int:
 class Inbox:
     """A bounded queue of deliveries with one reader."""
 
-    __slots__ = ("_bytes_max", "_drops_oldest", "_items", "_topic", "_waiter", "closed", "missed", "size", "wants_own")
+    __slots__ = (
+        "_drops_oldest",
+        "_items",
+        "_room",
+        "_topic",
+        "_waiter",
+        "bytes_max",
+        "closed",
+        "missed",
+        "size",
+        "wants_own",
+    )
 
     def __init__(self, topic: str, bytes_max: int, drops_oldest: bool, wants_own: bool = True) -> None:
         self.wants_own = wants_own
         self._topic = topic
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._drops_oldest = drops_oldest
         self._items: deque[tuple[int, Delivery | MissedMessages]] | tuple[()] = ()
         # A deque is 600 bytes even when empty: made when something comes.
         self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Event | None = None
         self.closed = False
         self.size = 0
         self.missed = 0
@@ -58,11 +70,11 @@ class Inbox:
         """Queue what came, or apply the policy."""
         size = estimated_bytes(delivery)
         items = self._queue()
-        if self.size and self.size + size > self._bytes_max:
+        if self.size and self.size + size > self.bytes_max:
             if not self._drops_oldest:
                 self._overrun(len(delivery.payloads))
                 return
-            while items and self.size + size > self._bytes_max:
+            while items and self.size + size > self.bytes_max:
                 old_size, old = items.popleft()
                 self.size -= old_size
                 if isinstance(old, Delivery):
@@ -88,7 +100,7 @@ class Inbox:
 
     def _overrun_error(self, count: int) -> MissedMessages:
         return MissedMessages(
-            f"{count} messages of {self._topic} came while its reader was {self._bytes_max} bytes behind "
+            f"{count} messages of {self._topic} came while its reader was {self.bytes_max} bytes behind "
             "(receive_bytes_max) and were not kept; read faster, or enter with a larger limit",
             count,
         )
@@ -107,6 +119,8 @@ class Inbox:
             return None
         size, item = items.popleft()
         self.size -= size
+        if self._room is not None:
+            self._room.set()
         if isinstance(item, MissedMessages):
             raise item
         return item
@@ -125,6 +139,13 @@ class Inbox:
                 self._waiter = None
         return True
 
+    async def wait_for_room(self, size: int) -> None:
+        """Wait until so much more fits below the limit, or nothing is queued, or it is closed. One task may wait."""
+        while self.size and self.size + size > self.bytes_max and not self.closed:
+            self._room = self._room or asyncio.Event()
+            self._room.clear()
+            await self._room.wait()
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -132,4 +153,6 @@ class Inbox:
     def close(self) -> None:
         """Nothing more will come; what is here can still be read."""
         self.closed = True
+        if self._room is not None:
+            self._room.set()
         self._wake()

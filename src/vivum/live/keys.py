@@ -7,7 +7,7 @@ A query publishes its batches in order and begins one only when the one before i
 query, the number of its last batch and the positions that it has of it, which are a few ranges: a lower batch is known
 as a whole. Pure: knows neither sockets nor time.
 
-In such a topic a payload begins with a byte: 0, no key; 1, a key of `KEY_BYTES` follows. Other topics have none of that.
+In such a topic a payload begins with a byte: 0, no key; 1, a key follows. Other topics have none of that.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,6 @@ from vivum.core.ranges import RangeSet
 
 QUERY_BYTES = 16
 _HEAD = Struct(f">B{QUERY_BYTES}sQQ")
-KEY_BYTES = _HEAD.size - 1
 _PLAIN = b"\0"
 _KEYED = 1
 

@@ -129,5 +129,14 @@ def check_types(topic: str, own: str, theirs: str) -> None:
             )
 
 
+def check_fit(topic: str, own: str, guarantee: str, theirs: str, their_guarantee: str) -> None:
+    """Raise `TypeMismatch` unless a type and a guarantee fit those that a topic has."""
+    if their_guarantee != guarantee:
+        raise TypeMismatch(
+            f"topic {topic} has the guarantee {their_guarantee!r}, not {guarantee!r}; enter it with that one"
+        )
+    check_types(topic, own, theirs)
+
+
 def _field_text(field: list[Any]) -> str:
     return f"{field[0]}: {field[1]}"

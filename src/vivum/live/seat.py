@@ -8,8 +8,8 @@ Invariants: `stable <= accepted`; both count messages of this life of this node,
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
@@ -124,14 +124,14 @@ class Seat:
         self.sent += len(payloads)
         return True
 
-    async def send(self, payloads: Sequence[bytes]) -> None:
+    def send(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        await self._send(payloads if self.seen is None else without_keys(payloads))
+        return self._send(payloads if self.seen is None else without_keys(payloads))
 
-    async def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> None:
+    def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
         assert self.seen is not None, self.name
-        await self._send(with_keys(query, batch, first, payloads))
+        return self._send(with_keys(query, batch, first, payloads))
 
     async def _send(self, payloads: Sequence[bytes]) -> None:
         if self._waiting or not self._submit(payloads):

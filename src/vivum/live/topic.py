@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.machine import Delivery
+from vivum.live.catching_up import CatchingUp
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
@@ -77,12 +78,32 @@ class _Callback:
 class Topic(Generic[T]):
     """A topic that this node has entered. Made by `NodeHandle.enter`; `async with` leaves it at the end."""
 
-    __slots__ = ("__weakref__", "_codec", "_is_left", "_listener", "_node", "_reader", "_receives", "_seat")
+    __slots__ = (
+        "__weakref__",
+        "_catching_up",
+        "_codec",
+        "_is_left",
+        "_listener",
+        "_node",
+        "_reader",
+        "_receives",
+        "_seat",
+    )
 
-    def __init__(self, node: "NodeHandle", seat: Seat, codec: Codec[T], *, receive: bool, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        node: "NodeHandle",
+        seat: Seat,
+        codec: Codec[T],
+        *,
+        receive: bool,
+        inbox: Inbox,
+        catching_up: CatchingUp | None = None,
+    ) -> None:
         self._node = node
         self._seat = seat
         self._codec = codec
+        self._catching_up = catching_up
         self._is_left = False
         self._reader: Reader[T] = Reader(inbox, codec.decode, seat)
         self._listener: Listener | None = None
@@ -102,6 +123,11 @@ class Topic(Generic[T]):
         return self._seat.guarantee
 
     @property
+    def is_live(self) -> bool:
+        """Tell whether the reader gets what comes now; before, with `replay=`, it gets back copies."""
+        return self._catching_up is None or self._catching_up.is_live
+
+    @property
     def view(self) -> TopicView | None:
         """The present view; None while the node is out of the topic for a moment."""
         return self._seat.view
@@ -116,6 +142,11 @@ class Topic(Generic[T]):
         """What turns messages into events and batches; for other kinds of reading than those here."""
         self._must_receive()
         return self._reader
+
+    async def begin_replay(self) -> None:
+        """Begin with back copies, if the topic was entered so; `NodeHandle.enter` does."""
+        if self._catching_up is not None:
+            await self._catching_up.begin()
 
     # Sending.
 
@@ -159,6 +190,10 @@ class Topic(Generic[T]):
     # Receiving.
 
     def _listen_by(self, listener: Listener) -> None:
+        if self._catching_up is not None:
+            # It stands between the topic and whoever listens.
+            self._catching_up.sink = listener
+            listener = self._catching_up
         if self._listener is not None:
             self._seat.unlisten(self._listener)
         self._listener = listener
@@ -276,6 +311,8 @@ class Topic(Generic[T]):
         if self._is_left:
             return
         self._is_left = True
+        if self._catching_up is not None:
+            self._catching_up.stop()
         seat = self._seat
         seat.holders -= 1
         if self._listener is not None:

@@ -1,6 +1,7 @@
 """How far a stream is behind the logs that it reads. Spark takes no metrics from a Python source but its offsets."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from vivum.storage.segment_reader import LogReader
@@ -11,11 +12,11 @@ def rows_behind(query: Any) -> dict[str, int]:
     report = query.lastProgress
     found: dict[str, int] = {}
     for source in report["sources"] if report is not None else ():
+        # A report does not name the format; the offsets of this source are known by their shape.
         reached = source["endOffset"]
-        reached = json.loads(reached) if isinstance(reached, str) else reached
-        if "VivumSource" in source["description"] or "vivum" in source["description"].lower():
-            for directory, offset in (reached or {}).items():
-                found[directory] = rows_from(directory, offset)
+        offsets = json.loads(reached) if isinstance(reached, str) else reached
+        if isinstance(offsets, dict) and all(Path(each).is_dir() for each in offsets):
+            found |= {directory: rows_from(directory, offset) for directory, offset in offsets.items()}
     return found
 
 

@@ -1,13 +1,12 @@
 """Publishes sealed batches through a node of its own, on the driver.
 
 Spark calls `commit` in a Python process beside the driver, and uses the same one again for the next batch. The node
-stays there in between, since joining a domain costs more than publishing a small batch; after `LINGER_S` without work
-it leaves. It never carries the domain's service: it comes and goes with its query.
+stays there in between, since joining a domain costs more than publishing a small batch, and leaves after a while
+without work. When Spark stops it kills that process, and the others notice by the silence; who minds lets the node
+leave after each batch (`linger`). It never carries the domain's service: it comes and goes with its query.
 """
 
 import asyncio
-import os
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -25,9 +24,6 @@ from vivum.pipeline.sink_options import Link
 from vivum.pipeline.staging import SinkFolder, SinkState
 from vivum.runtime.loop_thread import LoopThread
 
-LINGER_S = 20.0
-"""How long a node stays in the domain without work."""
-
 SEND_BYTES = 256 * 1024
 """Messages are handed over in runs of about so much: less than the queue of a node, so that one run always fits."""
 
@@ -44,7 +40,6 @@ def publish(link: Link, folder: SinkFolder, query: bytes, state: SinkState, *, k
         publisher = _kept.get(link)
         if publisher is None:
             publisher = _kept[link] = Publisher(link)
-            _leave_in_order()
     try:
         publisher.publish(folder, query, state)
     except BaseException:
@@ -55,19 +50,6 @@ def publish(link: Link, folder: SinkFolder, query: bytes, state: SinkState, *, k
             with _guard:
                 _kept.pop(link, None)
             publisher.close()
-
-
-def _leave_in_order() -> None:
-    """Say goodbye when Spark ends this process; who dies without a word is waited for by the others."""
-
-    def leave(number: int, frame: object) -> None:
-        del number, frame
-        for publisher in list(_kept.values()):
-            publisher.close()
-        os._exit(0)
-
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-        signal.signal(signal.SIGHUP, leave)
 
 
 class Publisher:
@@ -107,7 +89,7 @@ class Publisher:
                 if attempt == ATTEMPTS_MAX:
                     raise
         loop = asyncio.get_running_loop()
-        self._leaving = loop.call_later(LINGER_S, self._start_leaving)
+        self._leaving = loop.call_later(self._link.linger_s, self._start_leaving)
 
     async def _joined(self) -> NodeHandle:
         if self._node is None:

@@ -5,7 +5,8 @@ for each message, and nothing is decoded. Runs are held until there are `BATCH_B
 then a thread appends them as one batch while the next are coming in. One append runs at a time.
 
 What it cannot have it counts and tells: messages that its node missed, and messages that came while `HELD_BYTES_MAX`
-were waiting for a disk that is too slow. When the log cannot be written it stops with the reason.
+were waiting for a disk that is too slow. When the log cannot be written it stops with the reason. Who joins
+with `replay=` gets back copies from it (`serving`).
 """
 
 import asyncio
@@ -13,16 +14,20 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
+from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.live.back_copies import OWN_TOPICS
 from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
+from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import PreparedBatch, SegmentLog
 from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
 
@@ -30,10 +35,13 @@ LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""A batch of so much is written at once."""
+"""A batch of so much is written at once. A larger one would keep the node from its socket while it is made."""
 
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk. Past it, messages are counted as missed: a recorder must not slow the senders down."""
+
+TIPS_MAX = 1024
+"""Senders of a topic that are remembered for joiners. Past it, the one that was silent for longest is forgotten."""
 
 _PLAIN = {"str", "int", "float", "bool", "bytes"}
 _OPTIONAL = re.compile(r"(.+?) \| None|Optional\[(.+)\]")
@@ -46,6 +54,9 @@ class Recorder:
     wants_own = True
 
     def __init__(self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog) -> None:
+        self.tips: dict[str, dict[Member, int]] = {}
+        """Of each topic and each sender: up to which message the log goes."""
+
         self.recorded = 0
         self.missed = 0
         self.topics: set[str] = set()
@@ -59,16 +70,21 @@ class Recorder:
         self._seats: list[Seat] = []
         self._declared: list[tuple[str, TypeDescription]] = []
         self._appending: asyncio.Future[None] | None = None
+        self._delivered_runs = 0
+        self._written_runs = 0
+        self._has_written = asyncio.Event()
         self._wake = asyncio.Event()
         self._has_new = asyncio.Event()
 
     async def run(self) -> None:
         """Record. What was delivered when this is cancelled is still written."""
         watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle)
         entering = asyncio.create_task(self._enter_new())
         writing = asyncio.create_task(self._write_on())
+        serving = asyncio.create_task(server.run())
         try:
-            done, _ = await asyncio.wait([entering, writing], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([entering, writing, serving], return_when=asyncio.FIRST_COMPLETED)
             for each in done:
                 each.result()
         finally:
@@ -78,13 +94,16 @@ class Recorder:
                 seat.unlisten(self)
                 seat.holders -= 1
                 self._node.release(seat)
-            entering.cancel()
-            writing.cancel()
-            await asyncio.wait([entering, writing])
+            for task in (entering, writing, serving):
+                task.cancel()
+            await asyncio.wait([entering, writing, serving])
             if self._appending is not None:
                 # A batch that is being written is finished first; if it failed, so does the next.
                 await asyncio.wait([self._appending])
-            self._write(self._take())
+            self._write((), None)
+            while self._held:
+                runs = self._take()
+                self._write(runs, self._log.prepare(runs))
 
     def _on_topics(self, records: Sequence[TopicRecord]) -> None:
         self._new += records
@@ -97,7 +116,7 @@ class Recorder:
             records, self._new = self._new, []
             alike: dict[tuple[str, str], list[str]] = {}
             for each in records:
-                if each.name not in self.topics:
+                if each.name not in self.topics and not each.name.startswith(f"{OWN_TOPICS}/"):
                     self.topics.add(each.name)
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
@@ -130,6 +149,7 @@ class Recorder:
                 payloads,
             )
         )
+        self._delivered_runs += 1
         self._held_bytes += size
         if self._held_bytes >= BATCH_BYTES or len(self._held) == 1:
             self._wake.set()
@@ -151,22 +171,49 @@ class Recorder:
                     continue
             if self._held_bytes < BATCH_BYTES:
                 await asyncio.sleep(LINGER_NS / SECOND)
+            # Made here and only written by the thread: with every step of making it, two threads would take turns, and
+            # each turn may take as long as the system likes. Meanwhile the socket overflows.
             runs = self._take()
-            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs))
+            batch = self._log.prepare(runs)
+            self._appending = asyncio.ensure_future(asyncio.to_thread(self._write, runs, batch))
             await asyncio.shield(self._appending)
             self._writing_bytes = 0
+            self._written_runs += len(runs)
+            self._has_written.set()
+
+    async def settle(self) -> None:
+        """Wait until all that was delivered so far is in the log."""
+        target = self._delivered_runs
+        while self._written_runs < target:
+            self._has_written.clear()
+            await self._has_written.wait()
 
     def _take(self) -> list[RecordedRun]:
-        runs, self._held = self._held, []
-        self._writing_bytes, self._held_bytes = self._held_bytes, 0
+        """Take what is held, up to a batch or a run more."""
+        if self._held_bytes <= BATCH_BYTES:
+            runs, self._held = self._held, []
+            self._writing_bytes, self._held_bytes = self._held_bytes, 0
+            return runs
+        sizes = accumulate(sum(map(len, run.payloads)) for run in self._held)
+        count, size = next((place, size) for place, size in enumerate(sizes, 1) if size >= BATCH_BYTES)
+        runs, self._held = self._held[:count], self._held[count:]
+        self._writing_bytes, self._held_bytes = size, self._held_bytes - size
         return runs
 
-    def _write(self, runs: list[RecordedRun]) -> None:
+    def _write(self, runs: Sequence[RecordedRun], batch: PreparedBatch | None) -> None:
         declared, self._declared = self._declared, []
         for name, description in declared:
             self._log.declare(name, description)
-        if runs:
-            self.recorded += len(self._log.append(runs))
+        if batch is not None:
+            self.recorded += len(self._log.append_prepared(batch))
+        for run in runs:
+            tips = self.tips.setdefault(run.topic, {})
+            # Told anew it comes last, so those go first that were silent for longest.
+            sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
+            tips.pop(sender, None)
+            tips[sender] = run.first_sequence + len(run.payloads)
+            if len(tips) > TIPS_MAX:
+                del tips[next(iter(tips))]
 
 
 def type_of_schema(schema: str) -> TypeDescription | None:

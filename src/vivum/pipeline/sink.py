@@ -95,7 +95,7 @@ class VivumStreamWriter(_Writing, datasource.DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """Publish a batch."""
-        self.publish_batch(messages, batchId, keep=True)
+        self.publish_batch(messages, batchId, keep=self.options.link.linger_s > 0)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803, ARG002
         """Forget what was staged. Spark also calls this when `commit` failed: what is sealed stays."""

@@ -3,12 +3,14 @@
 | option | meaning |
 |---|---|
 | `topic` | Where to publish. Not given: each row's column `topic` says it |
-| `type` | `module:Class`, a `vivum.Message` type: the other columns are its fields, or one struct column `value` has them. Not given: the column `payload` is published as it is |
+| `type` | `module:Class`, a `vivum.Message`: the other columns are its fields, or one struct column `value` has them |
+| no `type` | The column `payload` is published as it is |
 | `domain`, `interface`, `seeds`, `unicast` | How to join the domain, as in `vivum.connect`; seeds separated by commas |
 | `waitForMembers` | Publish when each topic has so many other members; default 0 |
 | `timeout` | Seconds to wait for the domain, and again for members; default 30 |
+| `linger` | Seconds that the sink's node stays in the domain after a batch of a stream; default 20 |
 | `trace` | Folder where the sink's node writes what it sends, for `vivum audit` |
-| `staging` | Directory that driver and executors share; default inside `checkpointLocation`, or the temporary directory |
+| `staging` | Directory that driver and executors share; default in `checkpointLocation`, or for temporary files |
 | `checkpointLocation` | Of a stream: Spark's own option, needed here because the sink takes the query's id from it |
 | `query` | Of a batch: a name for this write. Written again under the same name, it is not published twice |
 """
@@ -30,6 +32,7 @@ from vivum.pipeline.typed import check_columns
 from vivum.protocols.directory.names import check_name, is_pattern
 
 TIMEOUT_S = 30.0
+LINGER_S = 20.0
 TOPIC_COLUMN = "topic"
 PAYLOAD_COLUMN = "payload"
 VALUE_COLUMN = "value"
@@ -45,6 +48,7 @@ _NAMES = {
         "unicast",
         "waitForMembers",
         "timeout",
+        "linger",
         "trace",
         "staging",
         "checkpointLocation",
@@ -66,6 +70,7 @@ class Link:
 
     wait_for_members: int
     timeout_s: float
+    linger_s: float
     trace: str | None = None
 
 
@@ -169,12 +174,9 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
     members = options.get("waitformembers", "0")
     if not members.isdecimal():
         raise UsageError(f"waitForMembers={members!r} must be a number, 0 or more")
-    try:
-        timeout_s = float(options.get("timeout", TIMEOUT_S))
-    except ValueError:
-        timeout_s = 0.0
-    if not 0 < timeout_s < 1e6:
-        raise UsageError(f"timeout={options['timeout']!r} must be a number of seconds above 0")
+    timeout_s = _seconds(options, "timeout", TIMEOUT_S)
+    if timeout_s == 0:
+        raise UsageError("timeout must be above 0")
     schema = codec_of(bytes).schema if message_type is None else codec_of(message_type).schema
     return Link(
         options.get("domain", "default"),
@@ -184,8 +186,19 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
         schema,
         int(members),
         timeout_s,
+        _seconds(options, "linger", LINGER_S),
         options.get("trace"),
     )
+
+
+def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        found = float(options.get(name, default))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e6:
+        raise UsageError(f"{name}={options[name]!r} must be a number of seconds, 0 or more")
+    return found
 
 
 def _place(options: Mapping[str, str], stream: bool) -> tuple[Path, uuid.UUID]:

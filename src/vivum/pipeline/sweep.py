@@ -27,7 +27,7 @@ from vivum.storage.errors import StorageError
 
 TRIES = 2
 _POLL_S = 0.5
-_RESULT = pyarrow.schema(
+RESULT = pyarrow.schema(
     [
         ("key", pyarrow.string()),
         ("axes", pyarrow.string()),
@@ -54,12 +54,13 @@ class SweepReport:
 class Sweep:
     """One experiment, its points, and the folder of its results."""
 
-    def __init__(self, description: Path, out: Path, *, quick: bool = False) -> None:
+    def __init__(self, description: Path, out: Path, *, quick: bool = False, traces: bool = False) -> None:
         self.home = import_experiments(description)
         self._modules = {name: importlib.import_module(f"experiments.{name}") for name in ("description", "results")}
         self.experiment = self._modules["description"].load(str(description))
         self.points = self._modules["description"].points(self.experiment, quick=quick)
         self.out = out.absolute() / (description.stem + ("-quick" if quick else ""))
+        self.traces = self.out / "traces" if traces else None
         self.commit, self.source = self._modules["results"].code_identity()
 
     def done(self) -> dict[str, Any]:
@@ -67,12 +68,19 @@ class Sweep:
         found = {}
         for path in self.out.glob("*.parquet"):
             try:
-                (row,) = pyarrow.parquet.read_table(path, schema=_RESULT).to_pylist()
+                (row,) = pyarrow.parquet.read_table(path, schema=RESULT).to_pylist()
             except (OSError, ValueError, pyarrow.ArrowException) as error:
                 raise StorageError(f"cannot read the result {path}: {error}; remove it") from error
             row["axes"], row["numbers"] = json.loads(row["axes"]), dict(row["numbers"])
             found[row["key"]] = self._modules["results"].Outcome(**row)
         return found
+
+    def _finished(self) -> dict[str, Any]:
+        """Return the outcomes of points that need not run: where traces are wanted, only those that have one."""
+        done = self.done()
+        if self.traces is None:
+            return done
+        return {key: each for key, each in done.items() if any((self.traces / key).glob("*.parquet"))}
 
     def run(self, spark: SparkSession, progress: Callable[[int, int], None] | None = None) -> SweepReport:
         """Run what is not done yet. `progress` is told how many of how many are there."""
@@ -80,7 +88,7 @@ class Sweep:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(f"cannot write {self.out}: {error.strerror}; choose another output") from error
-        todo = self._modules["results"].pending(self.points, self.done(), self.source)
+        todo = self._modules["results"].pending(self.points, self._finished(), self.source)
         before = len(self.points) - len(todo)
 
         def tell(count: int) -> None:
@@ -96,13 +104,13 @@ class Sweep:
             (each.parameters.digest(each.seed), each.seed, msgspec.json.encode(each.parameters), json.dumps(each.axes))
             for each in todo
         ]
-        home, out, commit, source = self.home, self.out, self.commit, self.source
+        home, out, traces, code = self.home, self.out, self.traces, (self.commit, self.source)
 
         def work(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     key, seed, parameters, axes = wanted[number]
-                    error = run_point(home, out, (key, seed, parameters, axes), (commit, source))
+                    error = run_point(home, out, (key, seed, parameters, axes), code, traces)
                     yield pyarrow.RecordBatch.from_pydict({"key": [key], "error": [error]})
 
         stop = Event()
@@ -124,7 +132,9 @@ class Sweep:
         return {names[row.key]: row.error for row in answers}
 
 
-def run_point(home: str, out: Path, point: tuple[str, int, bytes, str], code: tuple[str, str]) -> str | None:
+def run_point(
+    home: str, out: Path, point: tuple[str, int, bytes, str], code: tuple[str, str], traces: Path | None = None
+) -> str | None:
     """Run one point on a worker and keep its result; return what went wrong, if anything."""
     if home not in sys.path:
         sys.path.insert(0, home)
@@ -133,7 +143,7 @@ def run_point(home: str, out: Path, point: tuple[str, int, bytes, str], code: tu
     key, seed, parameters, axes = point
     each = description.Point(json.loads(axes), msgspec.json.decode(parameters, type=description.PointParameters), seed)
     for _ in range(TRIES):
-        ((_, measured),) = running.run_all([each], 1)
+        ((_, measured),) = running.run_all([each], 1, traces)
         if not isinstance(measured, Exception):
             break
     else:
@@ -141,7 +151,7 @@ def run_point(home: str, out: Path, point: tuple[str, int, bytes, str], code: tu
     numbers, wall_s, rss_mb = measured
     row = (key, axes, seed, *code, round(wall_s, 1), round(rss_mb, 1), list(numbers.items()))
     table = pyarrow.Table.from_arrays(
-        [pyarrow.array([value], field.type) for value, field in zip(row, _RESULT, strict=True)], schema=_RESULT
+        [pyarrow.array([value], field.type) for value, field in zip(row, RESULT, strict=True)], schema=RESULT
     )
     hidden = out / f".{key}.tmp"
     pyarrow.parquet.write_table(table, hidden)

@@ -120,8 +120,9 @@ def _fits(given: types.DataType, wanted: types.DataType) -> bool:
     if isinstance(wanted, types.ArrayType):
         return isinstance(given, types.ArrayType) and _fits(given.elementType, wanted.elementType)
     if isinstance(wanted, types.MapType):
-        is_map = isinstance(given, types.MapType) and isinstance(given.keyType, types.StringType)
-        return is_map and _fits(given.valueType, wanted.valueType)
+        if not isinstance(given, types.MapType) or not isinstance(given.keyType, types.StringType):
+            return False
+        return _fits(given.valueType, wanted.valueType)
     if isinstance(wanted, types.StructType):
         if not isinstance(given, types.StructType) or given.names != wanted.names:
             return False

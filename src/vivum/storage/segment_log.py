@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from vivum.core.errors import UsageError
 from vivum.core.time import MILLISECOND, SECOND
@@ -54,6 +54,14 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 SEGMENT_AGE_NS = 600 * SECOND
 """A segment is closed when it is older than this at an append: retention by age has pieces also at low rates."""
+
+
+class PreparedBatch(NamedTuple):
+    """A batch that is ready to be written: what is in it, its bytes, and the topics in it."""
+
+    entry: BatchEntry
+    parts: Sequence[Any]
+    topics: set[str]
 
 
 class SegmentLog:
@@ -101,6 +109,8 @@ class SegmentLog:
             self._take_lock()
             self.next_offset = self._recover()
             self.types = TopicTypes.read(self.directory)
+            # The first batch loads parts of Arrow, which may take a second: better now than while messages come in.
+            encode_batch(batch_of_runs([RecordedRun("/", 1, 1, 1, 1, 1, 1, [b""])], 0), 0)
         except OSError as error:
             self._let_go()
             raise cannot_write_log(self.directory, error) from error
@@ -119,18 +129,29 @@ class SegmentLog:
 
     def append(self, runs: Sequence[RecordedRun]) -> range:
         """Add messages as one batch; return their offsets. Raises `StorageError` and adds nothing if that fails."""
+        return self.append_prepared(self.prepare(runs))
+
+    def prepare(self, runs: Sequence[RecordedRun]) -> "PreparedBatch":
+        """Make the next batch without touching the disk, for who must not wait for one; any thread may append it."""
         self._check_open()
-        batch = batch_of_runs(runs, self.next_offset)
-        self._note_topics({run.topic for run in runs})
-        if self._file >= 0 and self._must_roll(len(batch)):
+        entry, *parts = encode_batch(batch_of_runs(runs, self.next_offset), 0)
+        return PreparedBatch(entry, parts, {run.topic for run in runs})
+
+    def append_prepared(self, batch: "PreparedBatch") -> range:
+        """Add the batch that was prepared last; return its offsets."""
+        self._check_open()
+        if batch.entry.first_offset != self.next_offset:
+            raise UsageError("another batch was appended since this one was prepared; append them in their order")
+        self._note_topics(batch.topics)
+        if self._file >= 0 and self._must_roll(batch.entry.rows):
             self._seal()
             self.retain()
             # The offsets of the new segment are the same: only its name depends on them.
         try:
             if self._file < 0:
                 self._begin()
-            entry, *parts = encode_batch(batch, self._size)
-            self._write(parts, entry.stop - entry.at)
+            entry = batch.entry._replace(at=self._size)
+            self._write(batch.parts, entry.stop - entry.at)
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
         self._size = entry.stop

@@ -29,6 +29,8 @@ from vivum.wire.directory import (
     Roll,
     Roster,
     Seek,
+    SendingQuery,
+    SendingReport,
 )
 from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, fault_of_bounds
 from vivum.wire.kinds import Kind
@@ -155,7 +157,7 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.DISCOVERY: (Seek, Beacon, Farewell),
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),
-    Kind.SURVEY: (LoadQuery, LoadReport),
+    Kind.SURVEY: (LoadQuery, LoadReport, SendingQuery, SendingReport),
 }
 """Which types a kind of frame may carry."""
 

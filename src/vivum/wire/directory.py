@@ -114,10 +114,14 @@ class Entered(ControlMessage, frozen=True, tag=45):
 
 
 class Listing(ControlMessage, frozen=True, tag=46):
-    """Answers `Browse`. All that matches up to topic number `last` has been told; `more` tells that there is more."""
+    """Answers `Browse`, or tells a watcher of new topics: all that match and have numbers `after < n <= last`.
+
+    `more` tells that there are others behind `last`.
+    """
 
     request: U64
     topics: tuple[TopicRecord, ...]
+    after: U32
     last: U32
     more: bool
 
@@ -158,3 +162,23 @@ class LoadReport(ControlMessage, frozen=True, tag=49):
     repairs_received: U64
     messages_failed: U64
     topics: Annotated[tuple[TopicLoad, ...], msgspec.Meta(max_length=64)]
+
+
+class SendingQuery(ControlMessage, frozen=True, tag=51):
+    """Asks a node how many messages it has sent to a topic."""
+
+    request: U64
+    topic: Name
+
+
+class SendingReport(ControlMessage, frozen=True, tag=52):
+    """Answers `SendingQuery`: messages numbered so far in this life, and the view of the topic that it was in by then.
+
+    View 0: it is not in the topic now.
+    """
+
+    request: U64
+    node: U32
+    incarnation: U16
+    view: U32
+    numbered: U64

@@ -126,6 +126,17 @@ def test_a_lost_request_is_asked_again_until_it_is_answered_or_forgotten():
     assert talk.client.next_deadline_ns() is None
 
 
+def test_a_watcher_that_missed_news_gets_them_with_the_next():
+    talk = Talk()
+    talk.do(BrowseTopics(2, "/swx/*", watch=True))
+    talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/a"))[0])
+    # Told, and lost on the way.
+    assert talk.directory.take_output().datagrams
+    talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/b"))[0])
+    talk.tell()
+    assert [each.name for each in records(talk.exchange())] == ["/swx/a", "/swx/b"]
+
+
 def test_a_watcher_is_told_of_new_topics_at_once_and_asks_again_in_case_that_was_lost():
     talk = Talk()
     talk.do(EnterTopics(1, entries("/swx/a")))

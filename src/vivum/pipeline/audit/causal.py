@@ -1,90 +1,67 @@
 """Causal order: the one check that is a walk through all records in their order, and not a table.
 
-What a message depends on is known only when all records before it have been looked at, so one task does it, with the
-checker of `vivum.checkers.causal` itself. Only sends, deliveries and joins go to it, with the few columns that count.
-Memory grows with the sends and not with the deliveries.
+What a message depends on is known only when all records before it have been looked at, so one task does it, reading
+the files as columns. The walk is compiled; without the compiled module, or with `VIVUM_PURE=1`, the checker itself
+walks. Memory grows with the sends and not with the deliveries.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from vivum.checkers.causal import Causal
-from vivum.checkers.checker import VIOLATIONS_KEPT_MAX
-from vivum.checkers.clocks import in_causal_order
-from vivum.observe.trace import GroupJoined, MessageDelivered, MessageSent, TraceRecord
-from vivum.pipeline.audit.tables import DELIVERED, JOINED, SCHEMA, SENT, TraceTables
+from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, describe
+from vivum.pipeline.audit.columns import HALF, merged_blocks
+from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
-_FIELDS = ("node", "incarnation", "group", "sender", "sender_incarnation", "sequence")
+if os.environ.get("VIVUM_PURE") == "1":
+    from vivum.pipeline.audit.causal_twin import walk
+else:
+    try:
+        from vivum.pipeline.audit._causal_walk import walk
+    except ImportError:
+        from vivum.pipeline.audit.causal_twin import walk
+
+_SHOWN = pyarrow.schema(
+    [
+        ("check", pyarrow.string()),
+        ("what", pyarrow.string()),
+        ("witnesses", pyarrow.list_(pyarrow.struct([("w", pyarrow.string()), ("p", pyarrow.int64())]))),
+        ("at", pyarrow.int64()),
+    ]
+)
 
 
 def causal(tables: TraceTables) -> DataFrame:
     """Find what was delivered after its dependants."""
-    rows = tables.judged.filter(F.col("kind").isin(SENT, DELIVERED, JOINED)).select(
-        "w", "position", "kind", "time_ns", *_FIELDS
-    )
-    several = len(tables.writers) > 1
-    ordered = rows.repartition(1).sortWithinPartitions(*(("time_ns", "w", "position") if several else ("position",)))
-    walk = _walk_merged if several else _walk
-    return ordered.mapInArrow(walk, SCHEMA)
+    pieces, writers = tables.pieces, tables.writers
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if len(batch):
+                yield _verdict(*walk(merged_blocks(pieces), len(writers) > 1), writers)
+
+    return tables.spark.range(0, 1, 1, numPartitions=1).mapInArrow(work, SCHEMA)
 
 
-def _walk(batches: Iterator[Any]) -> Iterator[Any]:
-    yield _verdict(_records(batches))
-
-
-def _walk_merged(batches: Iterator[Any]) -> Iterator[Any]:
-    yield _verdict(in_causal_order(_records(batches)))
-
-
-def _records(batches: Iterator[Any]) -> Iterator[TraceRecord]:
-    """Make records again. Time and digest do not count; in their place go writer and position, for the witnesses."""
-    for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in ("kind", "w", "position", *_FIELDS)]
-        for kind, w, position, node, incarnation, group, sender, sender_incarnation, sequence in zip(
-            *columns, strict=True
-        ):
-            if kind == DELIVERED:
-                yield MessageDelivered(
-                    position, node, incarnation, group, sender, sender_incarnation, sequence, 0, w, 0
-                )
-            elif kind == SENT:
-                yield MessageSent(position, node, incarnation, group, sequence, 0, w)
-            else:
-                yield GroupJoined(position, node, incarnation, group)
-
-
-def _verdict(records: Iterator[TraceRecord]) -> Any:
-    checker = Causal()
-    deliver, send, join = checker.on_message_delivered, checker.on_message_sent, checker.on_group_joined
-    # Told apart by hand: the lookup of a handler would cost as much again as the walk.
-    for record in records:
-        if type(record) is MessageDelivered:
-            deliver(record)
-        elif type(record) is MessageSent:
-            send(record)
-        elif type(record) is GroupJoined:
-            join(record)
-    found = checker.finish()
-    # Those that were not kept are still counted, as rows without witnesses.
-    more = checker.violation_count - len(found)
-    whats = [each.what for each in found] + ["one more of the same kind"] * more
-    shown = [
-        [{"w": record.digest, "p": record.time_ns} for record in each.witnesses if isinstance(record, MessageDelivered)]
-        for each in found
-    ]
-    pair = pyarrow.struct([("w", pyarrow.string()), ("p", pyarrow.int64())])
-    at = [each[-1]["p"] for each in shown] + [1 << 62] * more
+def _verdict(count: int, found: list[Any], writers: list[str]) -> Any:
     assert len(found) <= VIOLATIONS_KEPT_MAX
-    return pyarrow.RecordBatch.from_arrays(
-        [
-            pyarrow.array(["causal"] * len(whats), pyarrow.string()),
-            pyarrow.array(whats, pyarrow.string()),
-            pyarrow.array(shown + [[] for _ in range(more)], pyarrow.list_(pair)),
-            pyarrow.array(at, pyarrow.int64()),
-        ],
-        names=["check", "what", "witnesses", "at"],
-    )
+    rows = []
+    for dependent, late in found:
+        what = (
+            f"{life_words(late[2])} delivered {_message(late)} after {_message(dependent)}, "
+            f"which was sent with knowledge of it"
+        )
+        witnesses = [{"w": writers[each[0]], "p": each[1]} for each in (dependent, late)]
+        rows.append({"check": "causal", "what": what, "witnesses": witnesses, "at": late[1]})
+    # Those that were not kept are still counted, as rows without witnesses.
+    more = {"check": "causal", "what": "one more of the same kind", "witnesses": [], "at": 1 << 62}
+    rows += [more] * (count - len(found))
+    return pyarrow.RecordBatch.from_pylist(rows, schema=_SHOWN)
+
+
+def _message(place: tuple[int, int, int, int, int, int]) -> str:
+    _, _, _, group, sender, sequence = place
+    return describe((group, *divmod(sender, HALF), sequence))

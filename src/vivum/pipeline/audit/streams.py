@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from vivum.core.ranges import RangeSet
+from vivum.pipeline.audit.columns import LOST
 from vivum.pipeline.audit.tables import (
-    LOST,
     SCHEMA,
     STREAM,
     TraceTables,

@@ -24,19 +24,28 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.audit.columns import (
+    DELIVERED,
+    HALF,
+    INSTALLED,
+    JOINED,
+    JUDGED,
+    LEFT,
+    SENT,
+    pieces_of,
+    writer_of,
+)
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import arrow
 from vivum.storage.traces import trace_files
 
-HALF = 1 << 32
+_COLUMNS = (
+    "w", "position", "kind", "node", "incarnation", "group", "sender", "sender_incarnation", "sequence", "stop", "view",
+    "digest", "members",
+)  # fmt: skip
 
-SENT, DELIVERED, INSTALLED = "message_sent", "message_delivered", "view_installed"
-JOINED, LEFT, LOST = "group_joined", "group_left", "messages_lost"
 STREAM = ("g", "r", "stay", "s")
 """What one stay saw of one sender's life."""
-
-JUDGED = (SENT, DELIVERED, INSTALLED, JOINED, LEFT, LOST)
-"""The kinds of record that the audit reads. The rest of a trace is counted and left alone."""
 
 
 def life(node: str, incarnation: str) -> Column:
@@ -59,48 +68,58 @@ class TraceTables:
     """A trace, and what is computed from it once for several checks."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
-        self._spark = spark
+        self.spark = spark
         self.files = [str(each) for each in trace_files(path)]
         pyarrow = arrow()
         try:
             metadata = [pyarrow.parquet.read_metadata(each) for each in self.files]
         except (OSError, pyarrow.ArrowException) as error:
             raise StorageError(f"cannot read the trace {path}: {error}; remove the damaged file") from error
-        self.records = sum(each.num_rows for each in metadata)
-        self.writers = sorted({Path(each).name.rpartition("-")[0] for each in self.files})
+        counts = [each.num_rows for each in metadata]
+        self.records = sum(counts)
+        self.writers = sorted({writer_of(each) for each in self.files})
+        self.pieces = pieces_of(self.files, counts)
         every = spark.read.parquet(*self.files)
         name = F.element_at(F.split(F.input_file_name(), "/"), -1)
         # Taking the writer out of the file's name costs as much as a check, so it is done only where there are several.
         writer = (
             F.lit(self.writers[0]) if len(self.writers) == 1 else F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1)
         )
-        self.every = every.withColumn("w", writer)
-        self.judged = self.every.filter(F.col("kind").isin(*JUDGED))
-        self.kinds: set[str] = set()
-        """The kinds of record that are there."""
+        self.judged = every.withColumn("w", writer).filter(F.col("kind").isin(*JUDGED))
         self._kept: list[DataFrame] = []
-        self.survey()
+        self._check_lives(metadata)
 
-    def only(self, groups: list[int]) -> "TraceTables":
-        """Return the same trace with these groups alone."""
+    def only(self, groups: DataFrame) -> "TraceTables":
+        """Return the same trace with these groups alone: a table with the column `group`."""
         rest = copy(self)
-        for name in ("sends", "installed", "deliveries", "steps", "stay_starts"):
+        for name in ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds"):
             rest.__dict__.pop(name, None)
-        wanted = self._spark.createDataFrame([(each,) for each in groups], "group bigint")
-        rest.judged = self.judged.join(F.broadcast(wanted), "group", "left_semi")
+        # Kept: every check goes through them several times, and most often they are few.
+        chosen = self.judged.select(*_COLUMNS).join(F.broadcast(groups.select("group")), "group", "left_semi")
+        rest.judged = self.keep(chosen)
         return rest
 
-    def survey(self) -> None:
-        """Look once at what there is: the kinds of record, and whether lives fit into one number each."""
-        rows = self.judged.groupBy("kind").agg(
-            F.max("node").alias("node"), F.max("incarnation").alias("incarnation"), F.min("node").alias("least")
-        )
-        for row in rows.collect():
-            self.kinds.add(row.kind)
-            if row.node >= HALF // 2 or row.incarnation >= HALF or row.least < 0:
-                raise UsageError(
-                    "the trace has node ids or incarnations of 32 bits or more, which the audit does not take"
-                )
+    @cached_property
+    def kinds(self) -> set[str]:
+        """The kinds of record that are there."""
+        return {row.kind for row in self.judged.select("kind").distinct().collect()}
+
+    def _check_lives(self, metadata: list[Any]) -> None:
+        """Refuse lives that do not fit into one number each, by the statistics that a writer puts into its files."""
+        limits = {"node": HALF // 2, "incarnation": HALF, "sender": HALF // 2, "sender_incarnation": HALF}
+        for file in metadata:
+            for group in range(file.num_row_groups):
+                row_group = file.row_group(group)
+                for place in range(row_group.num_columns):
+                    column = row_group.column(place)
+                    limit = limits.get(column.path_in_schema)
+                    told = column.statistics if limit else None
+                    if told is None or not told.has_min_max:
+                        continue
+                    if not 0 <= told.min <= told.max < limit:
+                        raise UsageError(
+                            "the trace has node ids or incarnations of 32 bits or more, which the audit does not take"
+                        )
 
     @cached_property
     def sends(self) -> DataFrame:

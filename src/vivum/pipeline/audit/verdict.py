@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit.causal import causal
 from vivum.pipeline.audit.creation import no_creation
 from vivum.pipeline.audit.order import total_order
+from vivum.pipeline.audit.plain import DOUBTS
 from vivum.pipeline.audit.screen import screened
 from vivum.pipeline.audit.streams import fifo, no_duplicate
-from vivum.pipeline.audit.tables import INSTALLED, SCHEMA, SENT, TraceTables
+from vivum.pipeline.audit.tables import SCHEMA, TraceTables
 from vivum.pipeline.audit.views import view_agreement, virtual_synchrony
 from vivum.storage.traces import read_promises, records_at
 
@@ -38,10 +40,6 @@ CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
     "virtual_synchrony": virtual_synchrony,
 }
 """Every check by the name of the guarantee, as the checkers have them."""
-
-
-BASIC = frozenset({"no_duplicate", "no_creation", "fifo", "virtual_synchrony", "total_order"})
-"""Checks that look only at groups that the screen is not sure of."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +86,14 @@ def audit(
         with ThreadPoolExecutor(1) as aside:
             # The walk of `causal` keeps one core busy; the other checks go on beside it.
             walking = aside.submit(_look, tables, "causal") if "causal" in names else None
-            of_groups = {} if not BASIC & set(names) else _doubtful(tables)
+            if progress is not None:
+                progress("the screen")
+            of_checks = _doubtful(tables, [each for each in names if each in DOUBTS])
             for name in names:
                 if progress is not None:
                     progress(name)
                 found, count, first = (
-                    walking.result() if name == "causal" and walking else _look(of_groups.get(name, tables), name)
+                    walking.result() if name == "causal" and walking else _look(of_checks.get(name), name)
                 )
                 if found is not None:
                     every.append(found)
@@ -106,16 +106,21 @@ def audit(
         tables.forget()
 
 
-def _doubtful(tables: TraceTables) -> dict[str, TraceTables | None]:
-    """Return for each check that the screen knows the trace of those groups that did not pass; None if all did."""
-    basic, order = screened(tables)
-    rest = tables.only(basic) if basic else None
-    return {**dict.fromkeys(BASIC, rest), "total_order": tables.only(order) if order else None}
+def _doubtful(tables: TraceTables, names: list[str]) -> dict[str, TraceTables]:
+    """Return for each check that cannot be left out the trace of those groups that are not beyond doubt."""
+    if not names:
+        return {}
+    doubtful = tables.keep(screened(tables.spark, tables.pieces))
+    doubts = reduce(or_, (row.doubts for row in doubtful.select("doubts").distinct().collect()), 0)
+    wanted = [name for name in names if DOUBTS[name] & doubts]
+    bits = reduce(or_, (DOUBTS[name] for name in wanted), 0)
+    rest = tables.only(doubtful.filter(F.col("doubts").bitwiseAND(F.lit(bits)) != 0))
+    return dict.fromkeys(wanted, rest)
 
 
 def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int, list[Any]]:
     """Run one check: its table, how many violations, and the first of them. What is beyond doubt needs none."""
-    if tables is None or (name == "view_agreement" and not {INSTALLED, SENT} & tables.kinds):
+    if tables is None:
         return None, 0, []
     found = tables.keep(CHECKS[name](tables))
     first = found.orderBy("at").limit(VIOLATIONS_KEPT_MAX).collect()

@@ -3,10 +3,8 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from vivum.pipeline.audit.columns import INSTALLED, LEFT, SENT
 from vivum.pipeline.audit.tables import (
-    INSTALLED,
-    LEFT,
-    SENT,
     TraceTables,
     life,
     life_column,

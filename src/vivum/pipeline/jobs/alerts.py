@@ -4,17 +4,20 @@ The table of alerts is made anew by each run, so what is new in it is found firs
 added to `gold/new_alerts`, which only grows. A stream with a checkpoint goes from there to the sink, and so a run that
 is killed at any point neither loses an alert nor publishes it twice. An alert is the same if pattern, symbol, who
 and beginning are: it is published when it is first seen, and not again when it goes on.
+
+    spark-submit -m vivum.pipeline.jobs.alerts TABLES DOMAIN
 """
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.running import check_writable
+from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, SurveillanceAlert
 from vivum.pipeline.typed import spark_struct
@@ -35,20 +38,17 @@ def publish_alerts(spark: SparkSession, tables: Tables, options: Mapping[str, st
     log.mkdir(exist_ok=True)
     _add_new(spark, tables, log)
     query = (
-        spark.readStream.schema(_schema())
+        spark.readStream.schema(spark_struct(describe_type(SurveillanceAlert)))
         .parquet(str(log))
         .writeStream.format("vivum")
-        .options(**{"topic": ALERTS_TOPIC, "type": _TYPE, **options})
+        # The job is over soon: its node says goodbye at once.
+        .options(**{"topic": ALERTS_TOPIC, "type": _TYPE, "linger": "0", **options})
         .option("checkpointLocation", tables.path("checkpoints", "alerts"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
     return {"published": sum(each["numInputRows"] for each in query.recentProgress)}
-
-
-def _schema() -> object:
-    return spark_struct(describe_type(SurveillanceAlert))
 
 
 def _add_new(spark: SparkSession, tables: Tables, log: Path) -> None:
@@ -66,3 +66,8 @@ def _add_new(spark: SparkSession, tables: Tables, log: Path) -> None:
     # One step: the file is there or not.
     os.replace(made, log / f"{len(files):08}.parquet")
     shutil.rmtree(making)
+
+
+if __name__ == "__main__":
+    with spark_job("vivum alerts", None) as _spark:
+        sys.stdout.write(f"{publish_alerts(_spark, Tables(sys.argv[1]), {'domain': sys.argv[2]})}\n")

@@ -12,14 +12,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from vivum.pipeline.jobs.alerts import ALERT_KEY
 from vivum.pipeline.jobs.market import bars
 from vivum.pipeline.jobs.surveillance import front_running, layering, quote_stuffing, wash_trades
 from vivum.pipeline.jobs.tables import MESSAGE_KEY, Tables
+from vivum.pipeline.market_messages import ALERTS_TOPIC, SurveillanceAlert
 
-ALERT_KEY = ("pattern", "symbol", "who", "first_ns")
-"""What makes an alert the same alert in the next round, when more of the market is known."""
-
-ALERT_TYPE = "vivum.pipeline.market_messages:SurveillanceAlert"
+_ALERT_TYPE = f"{SurveillanceAlert.__module__}:{SurveillanceAlert.__name__}"
 
 
 class Glance:
@@ -62,21 +61,24 @@ class Glance:
         ).collect()
         return counts[0], counts[1], latest
 
-    def publish_alerts(self, topic: str, options: Mapping[str, str]) -> int:
-        """End the round: publish the alerts that are new. Returns how many; with the sink's `options`."""
+    def publish_new(self, options: Mapping[str, str]) -> int:
+        """End the round: publish the alerts that are new, with these options of the sink. Returns how many.
+
+        As a batch, whose node leaves at once and so completes its trace; `alerts` has the way that outlives crashes.
+        """
         orders = self._rows("orders")
         every = [wash_trades(self._trades), quote_stuffing(orders), layering(orders), front_running(orders)]
-        found = reduce(DataFrame.unionByName, every).dropDuplicates(list(ALERT_KEY))
+        found = reduce(DataFrame.unionByName, every).dropDuplicates(ALERT_KEY)
         known = self._tables.path("gold", "glance")
         if self._tables.there("gold", "glance"):
-            found = found.join(self._spark.read.parquet(known).select(*ALERT_KEY), list(ALERT_KEY), "left_anti")
+            found = found.join(self._spark.read.parquet(known).select(*ALERT_KEY), ALERT_KEY, "left_anti")
         # Written down before they are published: a table that is asked twice could give two answers.
         path = self._tables.path("gold", "glance", f"round={self.rounds}")
-        found.select(*_ALERT_COLUMNS).coalesce(1).write.parquet(path)
+        found.select(*SurveillanceAlert.__struct_fields__).coalesce(1).write.parquet(path)
         new = self._spark.read.parquet(path)
         count = new.count()
         if count:
-            new.write.format("vivum").mode("append").options(topic=topic, type=ALERT_TYPE, **options).save()
+            new.write.format("vivum").mode("append").options(topic=ALERTS_TOPIC, type=_ALERT_TYPE, **options).save()
         self._forget()
         return count
 
@@ -84,6 +86,3 @@ class Glance:
         for each in self._kept:
             each.unpersist()
         self._kept.clear()
-
-
-_ALERT_COLUMNS = ("pattern", "symbol", "who", "first_ns", "last_ns", "evidence")

@@ -1,7 +1,7 @@
 """What the gold jobs accept: rows of silver that make no sense go to a quarantine table with the reason.
 
-Silver knows that a payload is of its type; only here is known that a price must be a number. The quarantine is made anew
-with the gold tables, `gold/quarantine/<job>/<Type>`, and its rows are counted. None is dropped.
+Silver knows that a payload is of its type; only here is known that a price must be a number. The quarantine is made
+anew with the gold tables, `gold/quarantine/<job>/<Type>`, and its rows are counted. None is dropped.
 """
 
 from functools import reduce

@@ -1,8 +1,9 @@
 """Silver: payloads decoded by their topic's type, each message once, with an event time.
 
 One table for each type. A payload that is not of its type goes to the quarantine with the reason and is counted;
-nothing is dropped. A message that is recorded twice (two recorders, a replay) is kept once, as long as its copies come
-within `WATERMARK` of each other by the time of sending.
+nothing is dropped, however late it comes. A message that is recorded twice (by two recorders, say) is kept once: copies
+have the same event time, so they are looked for among the stored rows of the times that a batch has. Spark's own
+deduplication by a watermark would leave out what comes later than that without a word.
 
     spark-submit -m vivum.pipeline.jobs.silver TABLES
 """
@@ -23,13 +24,12 @@ from vivum.pipeline.jobs.tables import MESSAGE_KEY, RAW, Tables
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
 from vivum.storage.topic_types import TopicTypes, TypeDescription
 
-WATERMARK = "10 minutes"
 _ENVELOPE = [field for field in RAW if field.name != "payload"]
 
 
-def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK) -> dict[str, dict[str, int]]:
+def silver(spark: SparkSession, tables: Tables) -> dict[str, dict[str, int]]:
     """Take what is new in bronze. Returns the rows of each type, and how many of them were refused."""
-    if not tables.there("bronze", "deliveries"):
+    if not tables.committed("bronze", "deliveries"):
         raise UsageError(f"{tables.folder} has no bronze table; run `vivum pipeline run bronze` first")
     check_writable(tables.folder)
     by_type: dict[str, tuple[TypeDescription, list[str]]] = {}
@@ -37,40 +37,52 @@ def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK) -> d
         if description is not None:
             known = by_type.setdefault(description.name, (description, []))
             known[1].append(topic)
-    return {name: _one_type(spark, tables, *found, watermark) for name, found in sorted(by_type.items())}
+    return {name: _one_type(spark, tables, *found) for name, found in sorted(by_type.items())}
 
 
-def _one_type(
-    spark: SparkSession, tables: Tables, description: TypeDescription, topics: list[str], watermark: str
-) -> dict[str, int]:
+def _one_type(spark: SparkSession, tables: Tables, description: TypeDescription, topics: list[str]) -> dict[str, int]:
     raw = spark.readStream.schema(_bronze_schema()).parquet(tables.path("bronze", "deliveries"))
     decoded = decode(raw.filter(F.col("topic").isin(topics)), description)
-    once = decoded.withWatermark("event_time", watermark).dropDuplicatesWithinWatermark(list(MESSAGE_KEY))
     counts = {"rows": 0, "refused": 0}
+    stored = [tables.path("silver", description.name), tables.path("silver", "quarantine", description.name)]
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
+        once = new_messages(batch, stored, number).persist()
         try:
             # A batch that is done again after a crash writes the same folder again.
-            good, bad = batch.filter("refused is null"), batch.filter("refused is not null")
-            _write(good.drop("refused", "payload"), tables.path("silver", description.name), number)
+            good, bad = once.filter("refused is null"), once.filter("refused is not null")
+            _write(good.drop("refused", "payload"), stored[0], number)
             refused = bad.count()
             if refused:
-                kept = bad.drop("value").withColumnRenamed("refused", "reason")
-                _write(kept, tables.path("silver", "quarantine", description.name), number)
-            counts["rows"] += batch.count() - refused
+                _write(bad.drop("value").withColumnRenamed("refused", "reason"), stored[1], number)
+            counts["rows"] += once.count() - refused
             counts["refused"] += refused
         finally:
+            once.unpersist()
             batch.unpersist()
 
     query = (
-        once.writeStream.foreachBatch(write)
+        decoded.writeStream.foreachBatch(write)
         .option("checkpointLocation", tables.path("checkpoints", f"silver-{description.name}"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
     return counts
+
+
+def new_messages(batch: DataFrame, stored: list[str], number: int) -> DataFrame:
+    """Leave out the copies of messages inside a batch, and of those that earlier batches stored in these tables."""
+    once = batch.dropDuplicates(list(MESSAGE_KEY))
+    first, last = batch.agg(F.min("event_time"), F.max("event_time")).collect()[0]
+    for path in stored:
+        if first is not None and Path(path).is_dir():
+            # Files tell their least and greatest time, so few are read. A later number is of a run that was killed.
+            there = batch.sparkSession.read.parquet(path).filter(F.col("batch") < number)
+            there = there.filter(F.col("event_time").between(F.lit(first), F.lit(last))).select(*MESSAGE_KEY)
+            once = once.join(there, list(MESSAGE_KEY), "left_anti")
+    return once
 
 
 def _bronze_schema() -> types.StructType:

@@ -5,6 +5,8 @@ bronze/types.json      the types of the topics, from the log
 silver/<Type>          typed, each message once
 silver/quarantine      payloads that are not of their type, with the reason
 gold/<name>            what people look at
+gold/quarantine        rows that make no sense to a gold job, with the reason
+gold/new_alerts        each alert when it was first seen; published from here
 checkpoints/<job>      how far each job is
 """
 
@@ -46,3 +48,8 @@ class Tables:
         """Tell whether a table exists."""
         folder = self.folder.joinpath(*names)
         return folder.is_dir() and any(folder.iterdir())
+
+    def committed(self, *names: str) -> bool:
+        """Tell whether a stream has ever finished a batch into a table; a first batch that failed leaves its folder."""
+        notes = self.folder.joinpath(*names, "_spark_metadata")
+        return notes.is_dir() and any(each.stem.isdecimal() for each in notes.iterdir())

@@ -229,6 +229,10 @@ class DirectoryClient:
             self._ask(request)
 
     def _on_listing(self, request: _Browsing, body: Listing) -> None:
+        if body.after > request.after:
+            # What the directory told before this was lost on the way: it tells all of it again.
+            self._ask(request)
+            return
         request.after = max(request.after, body.last)
         if body.topics or not request.watch:
             self._events.append(TopicsListed(request.number, body.topics, not body.more))

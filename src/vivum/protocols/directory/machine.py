@@ -192,10 +192,10 @@ class DirectoryMachine:
                 continue
             size += _RECORD_BYTES + len(topic.name.encode()) + len(topic.schema.encode()) + len(topic.guarantee)
             if records and size > self.settings.frame_bytes_max:
-                return Listing(request, tuple(records), records[-1].number, True)
+                return Listing(request, tuple(records), after, records[-1].number, True)
             members = self._members_of(topic.group)
             records.append(TopicRecord(topic.name, topic.group, topic.number, topic.schema, topic.guarantee, members))
-        return Listing(request, tuple(records), self._created, False)
+        return Listing(request, tuple(records), after, self._created, False)
 
     def _call_roll(self, request: int, after: int) -> Roster:
         records: list[NodeRecord] = []

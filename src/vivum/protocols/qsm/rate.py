@@ -51,8 +51,8 @@ EDGE_STEP_PER_MILLE = 2
 """So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
 
 UNEASY_PERIODS = 4
-"""After so many periods with loss between the two it counts as the link's own. Else one queue after the other would lower
-the rate, and none of the times between would raise it again."""
+"""After so many periods with loss between the two it counts as the link's own. Else one queue after the other would
+lower the rate, and none of the times between would raise it again."""
 
 IN_VAIN = 4
 """After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""

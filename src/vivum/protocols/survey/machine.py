@@ -1,4 +1,4 @@
-"""Answers what the own node does, and asks others. Nothing is repeated: who wants fresh figures asks again."""
+"""Answers what the own node does and how much it sent, and asks others. Nothing is repeated: who asks, asks again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from vivum.core.machine import (
 )
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
-from vivum.wire.directory import LoadQuery, LoadReport
+from vivum.wire.directory import LoadQuery, LoadReport, SendingQuery, SendingReport
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -33,6 +33,22 @@ class AskLoad(Command):
 
 
 @dataclass(frozen=True, slots=True)
+class AskSending(Command):
+    """Ask the node at an endpoint how many messages it has sent to a topic."""
+
+    request: int
+    endpoint: Endpoint
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendingTold(Event):
+    """A node answered."""
+
+    report: SendingReport
+
+
+@dataclass(frozen=True, slots=True)
 class LoadTold(Event):
     """A node answered."""
 
@@ -43,12 +59,15 @@ class Surveyor:
     """Speaks of load for one node."""
 
     kinds = frozenset({Kind.SURVEY})
-    commands: frozenset[type[Command]] = frozenset({AskLoad})
+    commands: frozenset[type[Command]] = frozenset({AskLoad, AskSending})
     has_data = False
 
     def __init__(self, gate: Gate) -> None:
         self.report: Callable[[int], LoadReport | None] = lambda _: None
         """Makes the answer to a request; whoever knows the topics of the node sets it."""
+
+        self.report_sending: Callable[[int, str], SendingReport | None] = lambda _, __: None
+        """The same for the messages that were sent to a topic."""
 
         self._gate = gate
         self._now_ns = 0
@@ -57,9 +76,12 @@ class Surveyor:
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Ask."""
-        assert isinstance(command, AskLoad)
         self._now_ns = now_ns
-        self._due.append((command.endpoint, LoadQuery(command.request)))
+        if isinstance(command, AskSending):
+            self._due.append((command.endpoint, SendingQuery(command.request, command.topic)))
+        else:
+            assert isinstance(command, AskLoad)
+            self._due.append((command.endpoint, LoadQuery(command.request)))
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Answer, or tell the answer."""
@@ -67,12 +89,19 @@ class Surveyor:
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, LoadReport):
             self._events.append(LoadTold(body))
-        elif isinstance(body, LoadQuery):
-            answer = self.report(body.request) if len(self._due) < ANSWERS_MAX else None
+        elif isinstance(body, SendingReport):
+            self._events.append(SendingTold(body))
+        elif isinstance(body, LoadQuery | SendingQuery):
+            answer = self._answer(body) if len(self._due) < ANSWERS_MAX else None
             if answer is None:
                 self._gate.refuse_state(now_ns, source, frame, "nothing to tell, or too many ask")
             else:
                 self._due.append((source, answer))
+
+    def _answer(self, query: LoadQuery | SendingQuery) -> ControlMessage | None:
+        if isinstance(query, LoadQuery):
+            return self.report(query.request)
+        return self.report_sending(query.request, query.topic)
 
     def next_deadline_ns(self) -> int | None:
         """Nothing is ever due."""

@@ -1,0 +1,154 @@
+"""What joiners and recorders say to each other, and how a joiner asks: back copies of a topic, piece by piece.
+
+A node that wants back copies enters a topic of its own below `REPLAY_TOPICS`. Recorders watch for such topics and enter
+them too. The node says what it wants (`want`), who has it answers with a piece (`back`). From then on it asks that one,
+for the next piece when it has room for it, so neither side ever holds more than a piece for the other. The line is
+closed when nobody at the node needs it any more, and the recorder leaves too.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Member
+from vivum.live.failures import NoRecorderError
+from vivum.live.messages import Message
+
+if TYPE_CHECKING:
+    from vivum.live.handle import NodeHandle
+    from vivum.live.topic import Topic
+
+OWN_TOPICS = "/vivum"
+"""Topics below are Vivum's own; recorders leave them out."""
+
+REPLAY_TOPICS = f"{OWN_TOPICS}/replay"
+
+FROM_THE_BEGINNING = -1
+"""As an offset: from the oldest that is there."""
+
+ASK_S = 0.3
+"""How long an answer may take before the question is repeated: a recorder may have come only now."""
+
+NOBODY_S = 5.0
+"""How long nobody answers before there is nobody."""
+
+WANT, BACK, REFUSED = "want", "back", "refused"
+
+BackRun = tuple[int, int, int, int, int, list[bytes]]
+"""Messages of one life of a sender, one after the other: node, incarnation, first sequence, view, sent_ns, payloads."""
+
+
+class BackCopies(Message):
+    """`want`: from this offset and this time of delivery on. `back`: a piece. `refused`: why not, in `text`."""
+
+    what: str
+    request: int
+    topic: str
+    offset: int
+    """Where to begin; of an answer, where the next piece begins."""
+
+    time_ns: int = 0
+    to: str = ""
+    """The member that is asked; nobody in particular at first."""
+
+    is_end: bool = False
+    """The piece goes to the end of the log, as it was then."""
+
+    tips: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
+    """Up to where the recorder has written, before it read the piece: node, incarnation, next sequence."""
+
+    runs: list[BackRun] = msgspec.field(default_factory=list)
+    text: str = ""
+
+
+def joiner_of(name: str) -> str:
+    """Tell the member that made a topic below `REPLAY_TOPICS`."""
+    return name.rpartition("/")[2].partition("-")[0]
+
+
+class ReplayLine:
+    """The line of one node to those who have back copies. Shared by all its topics."""
+
+    def __init__(self, node: "NodeHandle") -> None:
+        self._node = node
+        self._users = 0
+        self._opened = 0
+        self._life: Member | None = None
+        self._requests = 0
+        self._topic: Topic[BackCopies] | None = None
+        self._opening = asyncio.Lock()
+        self._waiting: dict[int, asyncio.Future[tuple[Member, BackCopies]]] = {}
+
+    async def open(self) -> None:
+        """Use the line; `close` must follow."""
+        self._users += 1
+        try:
+            await self._line()
+        except BaseException:
+            self._users -= 1
+            raise
+
+    async def close(self) -> None:
+        """Use the line no more."""
+        self._users -= 1
+        if not self._users and self._topic is not None:
+            topic, self._topic = self._topic, None
+            await topic.leave()
+
+    async def _line(self) -> "Topic[BackCopies]":
+        """Return the topic of this life of the node: recorders go when they see that a life has ended."""
+        async with self._opening:
+            if self._topic is not None and self._node.member not in (None, self._life):
+                await self._topic.leave()
+                self._topic = None
+            if self._topic is None:
+                self._opened += 1
+                self._life = self._node.member
+                # A name that was never there: recorders are told of new topics alone.
+                name = f"{REPLAY_TOPICS}/{self._life}-{self._opened}"
+                self._topic = await self._node.enter(name, BackCopies, own=False)
+                self._topic.on(lambda event: self._on_message(event.sender, event.value))
+            return self._topic
+
+    def _on_message(self, sender: Member, message: BackCopies) -> None:
+        future = self._waiting.get(message.request)
+        if future is not None and not future.done() and message.what in (BACK, REFUSED):
+            future.set_result((sender, message))
+
+    async def ask(self, topic: str, offset: int, time_ns: int, whom: Member | None) -> tuple[Member, BackCopies]:
+        """Get the piece that begins at an offset, from a certain recorder or from whoever has it.
+
+        Raises `NoRecorderError` if nobody answers, or if the one that was asked is gone.
+        """
+        self._requests += 1
+        request = self._requests
+        future = self._waiting[request] = asyncio.get_running_loop().create_future()
+        want = BackCopies(WANT, request, topic, offset, time_ns, "" if whom is None else str(whom))
+        deadline = asyncio.get_running_loop().time() + NOBODY_S
+        try:
+            while not future.done():
+                line = await self._line()
+                if asyncio.get_running_loop().time() > deadline:
+                    raise self._nobody(topic, whom)
+                if whom is None or whom in line.members:
+                    await line.send(want)
+                await asyncio.wait([future], timeout=ASK_S)
+        finally:
+            del self._waiting[request]
+        sender, answer = future.result()
+        if answer.what == REFUSED:
+            raise UsageError(f"no back copies of {topic}: {answer.text}")
+        return sender, answer
+
+    def _nobody(self, topic: str, whom: Member | None) -> NoRecorderError:
+        domain = self._node.domain
+        if whom is not None:
+            return NoRecorderError(
+                f"the recorder of {topic}, node {whom} of domain {domain!r}, does not answer any more"
+            )
+        return NoRecorderError(
+            f"nobody in domain {domain!r} has back copies of {topic}: no recorder answered within {NOBODY_S:g} s; "
+            f"start one with `vivum record {topic} --to DIR`, or enter without replay"
+        )
