@@ -7,6 +7,9 @@
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# Tests that share nothing run side by side; those with real processes would take the processors from each other.
+REAL := tests/integration tests/pipeline
+PURE := -n 2 --dist worksteal tests $(REAL:%=--ignore=%)
 # How long `make soak` goes on; smaller numbers make a shorter one.
 SOAK_SEEDS ?= 2000
 SOAK_FUZZ_SECONDS ?= 300
@@ -23,11 +26,14 @@ demo:  ## A market, from publishers to Spark and back, with packets lost on the 
 test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/lint.sh
 	@tools/java.sh >/dev/null
-	@echo "vivum: tests"
-	@$(PYTEST) -m "not soak"
+	@echo "vivum: tests that need a processor each"
+	@$(PYTEST) -m "not soak" $(PURE)
+	@echo "vivum: tests with real processes, sockets and Spark, one at a time"
+	@$(PYTEST) -m "not soak" $(REAL)
 
 quick: dev  ## The tests that take less than a second each
-	@$(PYTEST) -m "not slow and not soak"
+	@$(PYTEST) -m "not slow and not soak" $(PURE)
+	@$(PYTEST) -m "not slow and not soak" $(REAL)
 
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh

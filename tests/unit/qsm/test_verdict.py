@@ -75,6 +75,13 @@ def test_one_that_alone_holds_up_all_others_is_put_behind_after_a_while_unless_t
     assert verdict.floor == 10
 
 
+def test_an_only_receiver_is_not_put_behind_for_the_sake_of_its_sender() -> None:
+    verdict = StreamVerdict()
+    for now_ns in (0, 10 * SETTINGS.isolate_after_ns):
+        verdict.decide(now_ns, said(10, runner_up=900), SETTINGS, is_only=True)
+    assert verdict.stable == 10
+
+
 def test_who_waits_waits_for_those_who_sleep_too() -> None:
     verdict = StreamVerdict()
     verdict.decide(0, said(500, behind=20, slow=SlowMembers.WAIT), SETTINGS)

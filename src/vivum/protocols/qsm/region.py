@@ -67,7 +67,6 @@ class RegionMember(RingLadder):
         self._counters = counters
         self._on_new_stream = on_new_stream
         self._lives = {member.node: member for member in config.members}
-        self._others = [member for member in config.members if member != me]
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
         self.desk = RepairDesk(me, self.placement, len(plans), settings, limits)
@@ -298,10 +297,7 @@ class RegionMember(RingLadder):
             records.append(record)
         if self.own is not None and self.own.next_frame:
             own = self.own
-            # The sender is no receiver: if it counted as one, it would be the healthy member for whose sake the only
-            # receiver is not waited for. Unless nobody else is left, and nothing must be waited for.
-            prefix = NOBODY if any(each.node not in self.gone for each in self._others) else own.next_frame
-            record = self._record(self._me, prefix, own.next_frame, own.closed, own.slow)
+            record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
             if self._settings.feedback_ranges:
                 record = msgspec.structs.replace(record, reach=own.next_frame)
             records.append(record)
@@ -398,7 +394,8 @@ class RegionMember(RingLadder):
         """Settle a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        if verdict.decide(now_ns, record, self._settings):
+        receivers = sum(each != sender and each.node not in self.gone for each in self.config.members)
+        if verdict.decide(now_ns, record, self._settings, is_only=receivers < 2):
             self._untold = True
         self._apply(now_ns, sender, record, verdict)
 

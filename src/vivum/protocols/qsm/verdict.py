@@ -25,14 +25,18 @@ class StreamVerdict:
         self.stable = max(self.stable, record.stable)
         self.floor = max(self.floor, record.floor)
 
-    def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
-        """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news."""
+    def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings, *, is_only: bool = False) -> bool:
+        """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news.
+
+        `is_only`: the stream has one receiver. It holds up the sender alone, which must wait for it: else it would be left
+        behind as soon as the sender is faster.
+        """
         reached, behind = record.prefix, record.behind
         if record.slow >= SlowMembers.WAIT:
             # Also for those who sleep: nothing is stable that one of them lacks.
             reached = min(reached, behind)
         if reached != NOBODY:
-            if record.slow < SlowMembers.WAIT and self._is_held_up(now_ns, record, settings):
+            if record.slow < SlowMembers.WAIT and not is_only and self._is_held_up(now_ns, record, settings):
                 reached, behind = record.runner_up, min(behind, record.prefix)
             self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
