@@ -68,6 +68,25 @@ def test_the_oldest_goes_on_when_the_service_dies_and_no_life_ends():
     assert clients[4].epoch == machine.service.epoch == (1 << ERA_BITS) + 1 > epoch
 
 
+def test_who_wants_another_life_keeps_the_one_it_has_until_there_is_a_service():
+    """If all standbys gave theirs up while the service is gone, nobody could go on for it (seeds 7 and 49 of QSM)."""
+    net, clients = standing_net()
+    before = [client.member for client in clients]
+    net.kill_service()
+    for _ in range(30):
+        for client in clients:
+            client.start_over(net.now_ns)
+        net.run_for(100 * MILLISECOND)
+    assert [client.member for client in clients] == before
+    for _ in range(100):
+        for client, old in zip(clients, before, strict=True):
+            if client.member == old:
+                client.start_over(net.now_ns)
+        net.run_for(100 * MILLISECOND)
+    assert_one_service(net, clients)
+    assert not {client.member for client in clients} & {None, *before}
+
+
 def test_the_take_over_is_done_within_a_stated_time():
     """After 4 s of silence at a majority, each of which may have heard it last at another time, and a ping's time."""
     net, _ = standing_net()

@@ -96,6 +96,8 @@ class MembershipClient:
         self._requests = Requests()
         # A life that came when we had left: it is given back.
         self._ghost: Member | None = None
+        # This life is to end as soon as the service is heard.
+        self._over_since_ns: int | None = None
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
 
@@ -233,9 +235,15 @@ class MembershipClient:
     # States.
 
     def start_over(self, now_ns: int) -> None:
-        """End this life, which cannot keep what it promised, and come back as another one."""
-        if self.member is not None:
+        """End this life, which cannot keep what it promised, and come back as another one. To be called until it has."""
+        if self.member is None:
+            return
+        # The service must be heard first: standbys that gave their lives up could not go on for one that is gone.
+        self._over_since_ns = self._over_since_ns or now_ns
+        if self._allegiance.heard_ns > self._over_since_ns:
             self._become_removed(now_ns)
+        else:
+            self._errands.say("alive")
 
     def _become_joining(self, now_ns: int) -> None:
         self.state = ClientState.JOINING
@@ -270,6 +278,7 @@ class MembershipClient:
 
     def _end_life(self, now_ns: int) -> None:
         member, self.member = self.member, None
+        self._over_since_ns = None
         self.own_region = None
         self.groups = RangeSet()
         self._view.forget()
