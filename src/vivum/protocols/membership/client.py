@@ -235,7 +235,7 @@ class MembershipClient:
     # States.
 
     def start_over(self, now_ns: int) -> None:
-        """End this life, which cannot keep what it promised, and come back as another one. To be called until it has."""
+        """End this life, which cannot keep what it promised, and come back as another. To be called until it has."""
         if self.member is None:
             return
         # The service must be heard first: standbys that gave their lives up could not go on for one that is gone.

@@ -28,8 +28,8 @@ class StreamVerdict:
     def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings, *, is_only: bool = False) -> bool:
         """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news.
 
-        `is_only`: the stream has one receiver. It holds up the sender alone, which must wait for it: else it would be left
-        behind as soon as the sender is faster.
+        `is_only`: the stream has one receiver. It holds up the sender alone, which must wait for it: else it would be
+        left behind as soon as the sender is faster.
         """
         reached, behind = record.prefix, record.behind
         if record.slow >= SlowMembers.WAIT:
