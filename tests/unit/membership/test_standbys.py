@@ -75,13 +75,13 @@ def test_who_wants_another_life_keeps_the_one_it_has_until_there_is_a_service():
     net.kill_service()
     for _ in range(30):
         for client in clients:
-            client.start_over(net.now_ns)
+            client.start_over()
         net.run_for(100 * MILLISECOND)
     assert [client.member for client in clients] == before
     for _ in range(100):
         for client, old in zip(clients, before, strict=True):
             if client.member == old:
-                client.start_over(net.now_ns)
+                client.start_over()
         net.run_for(100 * MILLISECOND)
     assert_one_service(net, clients)
     assert not {client.member for client in clients} & {None, *before}

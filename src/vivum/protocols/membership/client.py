@@ -97,7 +97,7 @@ class MembershipClient:
         # A life that came when we had left: it is given back.
         self._ghost: Member | None = None
         # This life is to end as soon as the service is heard.
-        self._over_since_ns: int | None = None
+        self._wants_over = False
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
 
@@ -234,15 +234,13 @@ class MembershipClient:
 
     # States.
 
-    def start_over(self, now_ns: int) -> None:
-        """End this life, which cannot keep what it promised, and come back as another. To be called until it has."""
-        if self.member is None:
-            return
-        # The service must be heard first: standbys that gave their lives up could not go on for one that is gone.
-        self._over_since_ns = self._over_since_ns or now_ns
-        if self._allegiance.heard_ns > self._over_since_ns:
-            self._become_removed(now_ns)
-        else:
+    def start_over(self) -> None:
+        """End this life, which cannot keep what it promised, and come back as another one, once the service is heard.
+
+        Standbys that gave their lives up before could not go on for a service that is gone.
+        """
+        if self.member is not None:
+            self._wants_over = True
             self._errands.say("alive")
 
     def _become_joining(self, now_ns: int) -> None:
@@ -278,7 +276,7 @@ class MembershipClient:
 
     def _end_life(self, now_ns: int) -> None:
         member, self.member = self.member, None
-        self._over_since_ns = None
+        self._wants_over = False
         self.own_region = None
         self.groups = RangeSet()
         self._view.forget()
@@ -320,7 +318,9 @@ class MembershipClient:
         """The service speaks: stay with it, and be in no hurry to ask whether it is there."""
         self._allegiance.heard_ns = now_ns
         self._errands.on_answer(source)
-        if self.state is ClientState.JOINED:
+        if self._wants_over:
+            self._become_removed(now_ns)
+        elif self.state is ClientState.JOINED:
             self._errands.timers.set("keepalive", now_ns + self._errands.spread(self.settings.keepalive_ns))
 
     def _on_status(self, now_ns: int, source: Endpoint, body: ServiceStatus) -> str | None:

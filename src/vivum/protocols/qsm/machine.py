@@ -424,16 +424,14 @@ class QsmMachine:
         now_ns = self._now_ns
         if any(chain.is_broken for chain in self._chains.values()):
             # Others have what nobody gave us, as when we never heard of a view: no going on as if nothing had happened.
-            self.client.start_over(now_ns)
-            self._follow_client()
+            self.client.start_over()
             return
         for key, region in list(self.regions.items()):
             for sender, stream in region.streams.items():
                 if stream.is_beyond_help(now_ns):
                     if not stream.sender_gone:
                         # Others have what nobody can give us any more: we cannot go on as if nothing had happened.
-                        self.client.start_over(now_ns)
-                        self._follow_client()
+                        self.client.start_over()
                         return
                     stream.give_up_next()
                     self._chains[sender].deliver(self._output)
