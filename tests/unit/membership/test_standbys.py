@@ -83,6 +83,7 @@ def test_who_wants_another_life_keeps_the_one_it_has_until_there_is_a_service():
             if client.member == old:
                 client.start_over()
         net.run_for(100 * MILLISECOND)
+    net.run_for(10 * SECOND)
     assert_one_service(net, clients)
     assert not {client.member for client in clients} & {None, *before}
 

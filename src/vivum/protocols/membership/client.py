@@ -96,8 +96,8 @@ class MembershipClient:
         self._requests = Requests()
         # A life that came when we had left: it is given back.
         self._ghost: Member | None = None
-        # This life is to end as soon as the service is heard.
-        self._wants_over = False
+        # This life is to end as soon as the service is heard; it was.
+        self._wants_over = self._may_end = False
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
 
@@ -235,10 +235,8 @@ class MembershipClient:
     # States.
 
     def start_over(self) -> None:
-        """End this life, which cannot keep what it promised, and come back as another one, once the service is heard.
-
-        Standbys that gave their lives up before could not go on for a service that is gone.
-        """
+        """End this life, which cannot keep its promise, and come back as another, once the service is heard again."""
+        # Standbys that gave theirs up before could not go on for a service that is gone.
         if self.member is not None:
             self._wants_over = True
             self._errands.say("alive")
@@ -276,7 +274,7 @@ class MembershipClient:
 
     def _end_life(self, now_ns: int) -> None:
         member, self.member = self.member, None
-        self._wants_over = False
+        self._wants_over = self._may_end = False
         self.own_region = None
         self.groups = RangeSet()
         self._view.forget()
@@ -318,9 +316,9 @@ class MembershipClient:
         """The service speaks: stay with it, and be in no hurry to ask whether it is there."""
         self._allegiance.heard_ns = now_ns
         self._errands.on_answer(source)
-        if self._wants_over:
-            self._become_removed(now_ns)
-        elif self.state is ClientState.JOINED:
+        # Not at once: what the service said is carried out in the life to which it said it.
+        self._may_end = self._wants_over
+        if self.state is ClientState.JOINED:
             self._errands.timers.set("keepalive", now_ns + self._errands.spread(self.settings.keepalive_ns))
 
     def _on_status(self, now_ns: int, source: Endpoint, body: ServiceStatus) -> str | None:
@@ -445,6 +443,8 @@ class MembershipClient:
 
     def on_timer(self, now_ns: int) -> None:
         """Note what has become due; the frames are made in `make_datagrams`."""
+        if self._may_end:
+            self._become_removed(now_ns)
         errands = self._errands
         for what in errands.timers.take_due(now_ns):
             match what:
