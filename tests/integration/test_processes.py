@@ -156,3 +156,31 @@ def test_a_process_that_leaves_is_out_of_the_view_at_once(cast: Cast) -> None:
     first.ask("members", topic=TOPIC, count=1)
     assert first.ask("expect", topic=TOPIC, tag="a", count=100) == 100
     assert second.close() == 0
+
+
+@pytest.mark.slow
+def test_a_domain_that_slept_and_a_newcomer_with_a_service_of_its_own_become_one(cast: Cast) -> None:
+    """Both services give lives to nodes 1, 2, 3: were these alike, nodes of one would be taken for nodes of the other."""
+    sleepers = cast.start(3)
+    for each in sleepers:
+        each.ask("enter", topics=[TOPIC])
+    (old, *_) = [each.ask("members", topic=TOPIC, count=3) for each in sleepers]
+    for each in sleepers:
+        each.signal(signal.SIGSTOP)
+    (newcomer,) = cast.start(1)
+    alone = newcomer.ask("report")
+    assert alone["carries"], "nobody answered it"
+    assert alone["member"] not in old
+    newcomer.ask("enter", topics=[TOPIC])
+    for each in sleepers:
+        each.signal(signal.SIGCONT)
+    everybody = [*sleepers, newcomer]
+    views: set[tuple[str, ...]] = set()
+    while len(views) != 1:
+        views = {tuple(each.ask("members", topic=TOPIC, count=4)) for each in everybody}
+    for number, each in enumerate(everybody):
+        each.ask("send", topic=TOPIC, tag=str(number), count=10)
+    for number in range(4):
+        for each in everybody:
+            each.ask("expect", topic=TOPIC, tag=str(number), count=10)
+    assert sum(each.ask("report")["carries"] for each in everybody) == 1

@@ -11,6 +11,9 @@ each sender (its tip). When for every sender the log reaches the first message t
 numbered, there is no hole. A sender that nobody recorded, or that went away meanwhile, is not waited for longer than
 `SETTLE_S`.
 
+Back copies may reach further than what came live so far: the recorder can be ahead of this node. So also after that
+point what comes live is compared with what was handed on, for each sender until the two have met.
+
 Invariants: `_next` has for each sender the number of the message that its reader gets next; it only grows. While
 `is_live` is false nothing live reaches the reader.
 """
@@ -99,7 +102,10 @@ class CatchingUp:
     def put(self, delivery: Delivery) -> None:
         """Take what the protocol delivers: hold it, or hand it on."""
         if self.is_live:
-            self._give(delivery)
+            if delivery.sender in self._next:
+                self._meet(delivery)
+            else:
+                self._give(delivery)
             return
         self._held.append(delivery)
         self._held_bytes += estimated_bytes(delivery)
@@ -110,6 +116,8 @@ class CatchingUp:
     def interrupt(self, told: MissedMessages) -> None:
         """Take the news that messages did not come live: while catching up, the recorder may have them."""
         if self.is_live:
+            # Where the live stream goes on after this, nobody can say.
+            self._next.clear()
             self.sink.interrupt(told)
             return
         while self._held:
@@ -164,7 +172,7 @@ class CatchingUp:
                 is_end = await self._take(await self._ask())
                 if self._is_interrupted and asking.done():
                     # Perhaps in another life, and another view: what counts is what the senders have numbered now.
-                    self._is_interrupted = False
+                    self._is_interrupted, is_told = False, False
                     asking = asyncio.create_task(self._ask_senders())
                 before, lacking = lacking, self._lacking()
                 if not (is_end and is_told) or lacking != before:
@@ -230,6 +238,13 @@ class CatchingUp:
             )  # fmt: skip
         self._give(delivery)
 
+    def _meet(self, delivery: Delivery) -> None:
+        """Hand on what is new of a live run; from the first on that is not behind the back copies, no more is asked."""
+        is_met = delivery.first_sequence >= self._next[delivery.sender]
+        self._hand_on(delivery)
+        if is_met:
+            del self._next[delivery.sender]
+
     def _give(self, delivery: Delivery) -> None:
         if self.sink.wants_own or delivery.sender != self._node.member:
             self.sink.put(delivery)
@@ -239,11 +254,10 @@ class CatchingUp:
         if self.is_live:
             return
         held, self._held = self._held, deque()
-        for each in held:
-            self._hand_on(each)
-        self.is_live = True
         self._held_bytes = 0
-        self._next.clear()
+        self.is_live = True
+        for each in held:
+            self.put(each)
 
     def _tell_missing(self, text: str, count: int | None) -> None:
         self.sink.interrupt(MissedMessages(text, count))

@@ -35,20 +35,19 @@ class Carrier:
     def begin(self, member: Member, round_: int, salt: int) -> None:
         """Carry a new service from now on: the first of a domain in round 0, later where one was lost with its state.
 
-        Numbers of its round were never given before. `salt` keeps apart two that begin in one round.
+        Numbers of its round were never given before. `salt` keeps apart two that begin in one round, and histories of
+        the domain that came before; 0 is none.
         """
-        if round_ == 0:
-            self._place.serving = ServiceMachine(member, self._gate)
-            return
+        self._place.forget()
         service = ConfigurationService(self._place.settings)
-        service.take_over(round_)
+        service.begin_anew(round_, salt)
         self._place.serving = ServiceMachine(
             member, self._gate, self._place.settings, term=term_of(round_, salt), service=service
         )
 
     def end(self) -> None:
-        """Carry it no more."""
-        self._place.serving = None
+        """Carry it no more, nor a copy: the node follows a service of another history, where terms say nothing."""
+        self._place.forget()
 
     def on_service_ended(self) -> None:
         """The service said that it ends: who has a copy need not wait for the silence."""

@@ -96,13 +96,13 @@ def compose_member(
     return MemberParts(node, client, qsm, finder, beaconer, carrier, surveyor, counters)
 
 
-def compose_service(domain: int, endpoint: Endpoint, *, multicast: bool) -> ServiceParts:
+def compose_service(domain: int, endpoint: Endpoint, salt: int, *, multicast: bool) -> ServiceParts:
     """Make the node of a configuration service in a process of its own, with its directory and its beacon."""
     counters = Counters()
     member = Member(SERVICE_NODE, Incarnation(1))
     gate = Gate(domain, counters, member)
     carrier = Carrier(gate, None)
-    carrier.begin(member, 0, 0)
+    carrier.begin(member, 0, salt)
     beaconer = Beaconer(endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=True)
     machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), carrier, beaconer, counters)

@@ -272,7 +272,8 @@ class MemberHost:
         if service is None or self._is_closed:
             return
         client = self._parts.client
-        if client.member is not None and service.term > client.term > 0 and not self._is_patient:
+        is_later = service.term >> ROUND_BITS > client.term >> ROUND_BITS
+        if client.member is not None and client.term and is_later and not self._is_patient:
             # A standby that took over tells its nodes itself, and their lives go on: give it time for that.
             self._is_patient = True
             self._loop.call_later(FOLLOW_PATIENCE_S, self._follow_if_needed)
@@ -286,12 +287,15 @@ class MemberHost:
             self._follow_now(service)
 
     def _follow_now(self, service: ServiceInfo) -> None:
-        if service.endpoint != self.endpoint:
-            self._parts.carrier.end()
         now_ns = self._driver.now_ns
         client = self._parts.client
+        is_elsewhere = service.endpoint != self.endpoint
         if client.member is not None and client.follows(service.endpoint):
+            if is_elsewhere and self.carries_service:
+                self._parts.carrier.end()
             return
+        if is_elsewhere:
+            self._parts.carrier.end()
         client.serve_by(now_ns, [service.endpoint])
         if client.state is ClientState.IDLE:
             client.start(now_ns)
@@ -309,7 +313,7 @@ class MemberHost:
         if self._is_closed or finder.service is not None:
             return
         round_ = 0 if not finder.term else (finder.term >> ROUND_BITS) + 1
-        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, random.getrandbits(ROUND_BITS))
+        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, random.randrange(1, 1 << ROUND_BITS))
         self._speak_for_service()
 
     def _speak_for_service(self) -> None:

@@ -18,6 +18,7 @@ from vivum.protocols.discovery.finder import (
     TrustService,
 )
 from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.allegiance import term_of
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control
@@ -80,6 +81,28 @@ def test_who_finds_nobody_carries_the_service_after_its_patience():
     assert not any(isinstance(each, ServiceAbsent) for each in events)
     _, events = run_to(seeker, NOW + 251 * MILLISECOND)
     assert events == [ServiceAbsent()]
+
+
+def test_who_is_late_itself_waits_longer_before_it_takes_silence_for_absence():
+    seeker = finder()
+    run_to(seeker, NOW)
+    seeker.on_timer(NOW + 150 * MILLISECOND)  # the question was due after 40 to 50 ms
+    _, events = run_to(seeker, NOW + 900 * MILLISECOND)
+    assert ServiceAbsent() not in events
+    _, events = run_to(seeker, NOW + 1200 * MILLISECOND)
+    assert ServiceAbsent() in events
+
+
+def test_who_slept_reads_its_mail_before_it_gives_its_service_up():
+    seeker = finder()
+    run_to(seeker, NOW)
+    seeker.on_frame(NOW, THERE, frame_of(info().to_beacon()))
+    run_to(seeker, NOW)
+    seeker.on_timer(NOW + 10 * SECOND)
+    assert seeker.take_output().events == []
+    assert seeker.service == info()
+    _, events = run_to(seeker, NOW + 12 * SECOND)
+    assert isinstance(events[0], ServiceLost), "awake, and nothing was heard"
 
 
 def test_who_may_not_carry_a_service_seeks_for_ever_at_a_bounded_rate():
@@ -230,7 +253,7 @@ def test_of_two_services_exactly_one_gives_way():
     cases = [
         ({"lives": 2}, {"lives": 1}),
         ({"dedicated": True, "lives": 0}, {"lives": 5}),
-        ({"term": 2}, {"term": 1}),
+        ({"term": term_of(2, 1)}, {"term": term_of(1, 9)}),
         ({}, {}),
     ]
     for first, second in cases:

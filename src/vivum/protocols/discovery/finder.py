@@ -35,6 +35,9 @@ from vivum.wire.kinds import Kind
 HINTS_MAX = 8
 """So many places that others named are asked within the shortest time between questions; further ones are not."""
 
+LATENESS_FACTOR = 8
+"""A node whose own timers are late waits so many times as much longer before it takes silence for absence."""
+
 BEACON_CHANNEL = Channel(0)
 """The well-known channel of a domain. Regions number theirs from 1."""
 
@@ -105,6 +108,8 @@ class Finder:
         self._started_ns = 0
         self._seek_ns = 0
         self._elder_until_ns = 0
+        # By how much a timer was late, at worst, in this search.
+        self._late_ns = 0
         # Places of which others said lately that a service is there; they were asked.
         self._hints: set[Endpoint] = set()
         self._due: list[tuple[Endpoint | Channel, ControlMessage]] = []
@@ -126,7 +131,7 @@ class Finder:
         if self._carry_after_ns is not None:
             self._carry_after_ns = delay_ns
             if "carry" in self._timers:
-                self._timers.set("carry", self._started_ns + self._settings.patience_ns + delay_ns)
+                self._timers.set("carry", self._patient_until_ns())
 
     def ask_also(self, endpoints: Iterable[Endpoint]) -> None:
         """Ask these nodes too, besides the seeds, from the next question on: one of them may know more."""
@@ -138,11 +143,11 @@ class Finder:
         self.service = None
         self._started_ns = self._now_ns
         self._seek_ns = self._settings.seek_ns_min
-        self._elder_until_ns = 0
+        self._elder_until_ns = self._late_ns = 0
         self._timers.cancel("watch")
         self._timers.set("seek", self._now_ns)
         if self._carry_after_ns is not None:
-            self._timers.set("carry", self._now_ns + self._settings.patience_ns + self._carry_after_ns)
+            self._timers.set("carry", self._patient_until_ns())
 
     def _become_found(self, service: ServiceInfo) -> None:
         is_news = self.service is None or self.service.endpoint != service.endpoint
@@ -221,20 +226,31 @@ class Finder:
     def on_timer(self, now_ns: int) -> None:
         """Ask again, lose patience, or miss the beacon."""
         self._now_ns = now_ns
+        late_ns = now_ns - (self._timers.next_ns() or now_ns)
+        self._late_ns = max(self._late_ns, late_ns)
         for what in self._timers.take_due(now_ns):
             match what:
                 case "seek":
                     self._seek()
                 case "carry":
-                    if now_ns < self._elder_until_ns:
-                        self._timers.set("carry", self._elder_until_ns)
+                    # Where this node is late, so are those who would answer.
+                    until_ns = max(self._elder_until_ns, self._patient_until_ns() + LATENESS_FACTOR * self._late_ns)
+                    if now_ns < until_ns:
+                        self._timers.set("carry", until_ns)
                     else:
                         self._events.append(ServiceAbsent())
                 case "hints":
                     self._hints.clear()
                 case "watch":
                     assert self.service is not None, "only a service that was found is watched"
-                    self._become_bereft(self.service, False)
+                    if late_ns > self._settings.beacon_ns:
+                        # This node slept: what the service said lies unread in its own socket.
+                        self._timers.set("watch", now_ns + self._settings.silence_ns_max // 2)
+                    else:
+                        self._become_bereft(self.service, False)
+
+    def _patient_until_ns(self) -> int:
+        return self._started_ns + self._settings.patience_ns + (self._carry_after_ns or 0)
 
     def _seek(self) -> None:
         willing = self._carry_after_ns is not None

@@ -1,14 +1,15 @@
 """Which of two configuration services of one domain stays, when they hear each other.
 
 One that runs as a process of its own goes before one that a node carries; then the one with more nodes; then the
-higher term, which is the later successor of a lost one; then the one that started first; then the lower endpoint. All
-who know both decide alike. More nodes go before a higher term, so that a node that was cut off alone and began a domain
+later round, which is that of a successor of a lost one; then the one that started first; then the lower endpoint. All
+who know both decide alike. More nodes go before a later round, so that a node that was cut off alone and began a domain
 of its own does not drag the others over when it comes back.
 """
 
 from typing import NamedTuple
 
 from vivum.core.ids import Endpoint
+from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.wire.directory import Beacon, Farewell, Seek
 
 
@@ -17,7 +18,7 @@ class ServiceRank(NamedTuple):
 
     dedicated: bool
     lives: int
-    term: int
+    round: int
     negative_started_ns: int
     negative_port: int
     host: str
@@ -36,7 +37,7 @@ class ServiceInfo(NamedTuple):
     def rank(self) -> ServiceRank:
         """What decides against another service."""
         return ServiceRank(
-            self.dedicated, self.lives, self.term, -self.started_ns, -self.endpoint.port, self.endpoint.host
+            self.dedicated, self.lives, self.term >> ROUND_BITS, -self.started_ns, -self.endpoint.port, self.endpoint.host
         )
 
     def to_beacon(self) -> Beacon:

@@ -75,6 +75,12 @@ class ServicePlace:
         known = 0 if self._known is None else self._known.term
         return max(self._term, followed, known, 0 if self.serving is None else self.serving.term)
 
+    def forget(self) -> None:
+        """Forget the service, its copy, and all that is known of its terms: the node goes over to another history."""
+        self.serving = self._known = self._life = self._service = self._candidate = None
+        self._term = 0
+        self.copy.forget()
+
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
         """Refuse: the service takes its requests as frames."""
         raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")

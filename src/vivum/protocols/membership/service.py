@@ -30,6 +30,9 @@ ERA_INCARNATIONS = 64
 ERA_REGIONS = 1 << 20
 """The same for regions."""
 
+SALTS = 1 << 15
+"""Histories of one domain begin their lives at one of so many numbers: half of all, so that 500 eras can follow."""
+
 
 @dataclass(slots=True, eq=False)
 class Life:
@@ -261,12 +264,23 @@ class ConfigurationService:
             del self._tombstones[:surplus]
         self._maybe_prune_went()
 
+    def begin_anew(self, round_: int, salt: int) -> None:
+        """Begin a history of its own, in a round that is later than any known here, or in round 0.
+
+        Two that begin at once may know nothing of each other: the salt keeps their lives apart, or a node of one would
+        be taken for a node of the other when they meet.
+        """
+        self._incarnation_floor = salt % SALTS
+        if round_:
+            self.take_over(round_)
+
     def take_over(self, round_: int) -> None:
         """Begin the era of a round: its epochs, lives and regions have numbers that no other service can have given."""
         assert round_ > self.epoch >> ERA_BITS, "a later era"
         self.ends = [*self.ends, self.epoch][-ERAS_MAX:]
+        lives = (round_ - (self.epoch >> ERA_BITS)) * ERA_INCARNATIONS
         self.epoch = round_ << ERA_BITS
-        self._incarnation_floor = min(round_ * ERA_INCARNATIONS, U16_MAX - ERA_INCARNATIONS)
+        self._incarnation_floor = min(self._incarnation_floor + lives, U16_MAX - ERA_INCARNATIONS)
         self.regions.next_id = RegionId(max(self.regions.next_id, round_ * ERA_REGIONS))
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
