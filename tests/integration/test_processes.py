@@ -160,7 +160,7 @@ def test_a_process_that_leaves_is_out_of_the_view_at_once(cast: Cast) -> None:
 
 @pytest.mark.slow
 def test_a_domain_that_slept_and_a_newcomer_with_a_service_of_its_own_become_one(cast: Cast) -> None:
-    """Both services give lives to nodes 1, 2, 3: were these alike, nodes of one would be taken for nodes of the other."""
+    """Both services give lives to nodes 1, 2, 3: were these alike, one would be taken for another."""
     sleepers = cast.start(3)
     for each in sleepers:
         each.ask("enter", topics=[TOPIC])

@@ -126,10 +126,13 @@ class ReplayLine:
         request = self._requests
         future = self._waiting[request] = asyncio.get_running_loop().create_future()
         want = BackCopies(WANT, request, topic, offset, time_ns, "" if whom is None else str(whom))
-        deadline = asyncio.get_running_loop().time() + NOBODY_S
+        deadline, asked = 0.0, None
         try:
             while not future.done():
                 line = await self._line()
+                if line is not asked:
+                    # In another life, perhaps in another domain that was found late: those there were not asked yet.
+                    deadline, asked = asyncio.get_running_loop().time() + NOBODY_S, line
                 if asyncio.get_running_loop().time() > deadline:
                     raise self._nobody(topic, whom)
                 if whom is None or whom in line.members:

@@ -28,7 +28,9 @@ class ServiceHost:
     ) -> None:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
         self._port = UdpPort(domain, interface, port=port, ttl=ttl)
-        self._parts = compose_service(domain, self._port.endpoint, random.randrange(1, 1 << ROUND_BITS), multicast=multicast)
+        self._parts = compose_service(
+            domain, self._port.endpoint, random.randrange(1, 1 << ROUND_BITS), multicast=multicast
+        )
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, self._on_delivery, self._on_event)

@@ -37,7 +37,12 @@ class ServiceInfo(NamedTuple):
     def rank(self) -> ServiceRank:
         """What decides against another service."""
         return ServiceRank(
-            self.dedicated, self.lives, self.term >> ROUND_BITS, -self.started_ns, -self.endpoint.port, self.endpoint.host
+            self.dedicated,
+            self.lives,
+            self.term >> ROUND_BITS,
+            -self.started_ns,
+            -self.endpoint.port,
+            self.endpoint.host,
         )
 
     def to_beacon(self) -> Beacon:
