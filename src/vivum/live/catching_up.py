@@ -95,6 +95,7 @@ class CatchingUp:
         self._held_bytes = 0
         self._first_held: dict[Member, int] = {}
         self._is_interrupted = False
+        self._has_given_up = False
         self._task: asyncio.Task[None] | None = None
 
     # The live side.
@@ -153,9 +154,9 @@ class CatchingUp:
             await self._take(first)
             await self._catch_up()
         except NoRecorderError as error:
-            self._tell_missing(f"{error}; the live stream goes on, and what lies between is missing", None)
+            self._give_up(f"{error}; the live stream goes on, and what lies between is missing")
         except UsageError as error:
-            self._tell_missing(f"{error}", None)
+            self._give_up(f"{error}")
         finally:
             # After a failure: go on with what there is.
             self._go_live()
@@ -228,10 +229,10 @@ class CatchingUp:
         if stop <= expected:
             return
         self._next[delivery.sender] = stop
-        if first > expected:
+        if first > expected and not self._has_given_up:
             text = f"messages {expected} to {first - 1} of node {delivery.sender} in {self._seat.name}"
             self._tell_missing(f"{text} are in no back copy", first - expected)
-        elif first < expected:
+        if first < expected:
             delivery = Delivery(
                 delivery.group, delivery.sender, expected, delivery.payloads[expected - first :], delivery.view,
                 delivery.sent_ns,
@@ -258,6 +259,11 @@ class CatchingUp:
         self.is_live = True
         for each in held:
             self.put(each)
+
+    def _give_up(self, text: str) -> None:
+        """Say once, for all senders, that what the live stream does not bring is missing."""
+        self._has_given_up = True
+        self._tell_missing(text, None)
 
     def _tell_missing(self, text: str, count: int | None) -> None:
         self.sink.interrupt(MissedMessages(text, count))
