@@ -31,6 +31,9 @@ FROM_THE_BEGINNING = -1
 ASK_S = 0.3
 """How long an answer may take before the question is repeated: a recorder may have come only now."""
 
+RENEW_S = 2.0
+"""How long nobody comes before the line gets another name. Recorders look at a name once."""
+
 NOBODY_S = 5.0
 """How long nobody answers before there is nobody."""
 
@@ -112,6 +115,14 @@ class ReplayLine:
                 self._topic.on(lambda event: self._on_message(event.sender, event.value))
             return self._topic
 
+    async def _renewed(self, old: "Topic[BackCopies]") -> "Topic[BackCopies]":
+        """Open the line anew: whoever failed to come to the old one comes to a new one."""
+        async with self._opening:
+            if self._topic is old:
+                self._topic = None
+                await old.leave()
+        return await self._line()
+
     def _on_message(self, sender: Member, message: BackCopies) -> None:
         future = self._waiting.get(message.request)
         if future is not None and not future.done() and message.what in (BACK, REFUSED):
@@ -126,15 +137,20 @@ class ReplayLine:
         request = self._requests
         future = self._waiting[request] = asyncio.get_running_loop().create_future()
         want = BackCopies(WANT, request, topic, offset, time_ns, "" if whom is None else str(whom))
-        deadline, asked = 0.0, None
+        clock = asyncio.get_running_loop().time
+        deadline = renewal = 0.0
+        life: Member | None = None
         try:
             while not future.done():
                 line = await self._line()
-                if line is not asked:
+                if self._life != life:
                     # In another life, perhaps in another domain that was found late: those there were not asked yet.
-                    deadline, asked = asyncio.get_running_loop().time() + NOBODY_S, line
-                if asyncio.get_running_loop().time() > deadline:
+                    life, deadline, renewal = self._life, clock() + NOBODY_S, clock() + RENEW_S
+                if clock() > deadline:
                     raise self._nobody(topic, whom)
+                if whom is None and clock() > renewal:
+                    renewal = clock() + RENEW_S
+                    line = await self._renewed(line)
                 if whom is None or whom in line.members:
                     await line.send(want)
                 await asyncio.wait([future], timeout=ASK_S)

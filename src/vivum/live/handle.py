@@ -16,10 +16,11 @@ from vivum.core.ranges import RangeSet
 from vivum.live.back_copies import ReplayLine
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.catching_up import CatchingUp, ReplayStart
-from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
+from vivum.live.failures import ClosedError, MissedMessages, NoServiceError
 from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_fit, codec_of
+from vivum.live.moving import NO_CHANNEL, move_seats
 from vivum.live.reporting import Reporter
 from vivum.live.seat import Seat
 from vivum.live.statistics import NodeStatistics
@@ -243,7 +244,12 @@ class NodeHandle:
         unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
         if unknown:
             entries = [TopicEntry(name, schema, guarantee.value) for name in unknown]
-            for record in await self._browser.enter(entries):
+            records, service = None, self._service
+            while records is None or service != self._service:
+                # Groups are those of one service: if another took its place meanwhile, it must say.
+                service = self._service
+                records = await self._browser.enter(entries)
+            for record in records:
                 if record.name not in self._seats:
                     check_fit(record.name, schema, guarantee.value, record.schema, record.guarantee)
                     self._add_seat(record, schema, guarantee)
@@ -269,7 +275,7 @@ class NodeHandle:
             if changes and slow is not None:
                 seat.slow = slow
             if changes or seat.group not in wanted:
-                joins.append(JoinGroup(seat.group, _NO_CHANNEL, (), seat.slow))
+                joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow))
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_seats(self._entering)
@@ -407,19 +413,7 @@ class NodeHandle:
         if not held:
             return
         entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.value, seat.group) for seat in held]
-        for record in await self._browser.enter(entries):
-            seat = self._seats[record.name]
-            try:
-                check_fit(seat.name, seat.schema, seat.guarantee.value, record.schema, record.guarantee)
-            except TypeMismatch as error:
-                seat.fault = error
-                continue
-            if seat.group != record.group:
-                self._host.submit_all(
-                    [LeaveGroup(seat.group), JoinGroup(GroupId(record.group), _NO_CHANNEL, (), seat.slow)]
-                )
-                self._by_group.pop(seat.group, None)
-                seat.group = GroupId(record.group)
+        self._host.submit_all(move_seats(self._seats, await self._browser.enter(entries)))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         self._look_at_seats(self._entering)
 
@@ -494,7 +488,3 @@ class NodeHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-_NO_CHANNEL: Any = 0
-"""QSM finds the channels of groups by itself."""

@@ -17,7 +17,6 @@ from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
 from vivum.protocols.directory.names import matches
 from vivum.protocols.directory.settings import DirectorySettings
-from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.service import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
@@ -40,6 +39,12 @@ from vivum.wire.layout import GROUP_MAX
 BLOCK = 1 << 17
 BLOCKS = GROUP_MAX // BLOCK
 """Groups that one term of a directory may give out; how many terms have groups of their own, before they repeat."""
+
+
+def block_of(term: int) -> int:
+    """Choose the groups of a term: far from those of terms near it, and of services that know nothing of each other."""
+    return (term * 2_654_435_761 % (1 << 32)) * BLOCKS >> 32
+
 
 _RECORD_BYTES = 40
 """What a record takes besides its texts, at most."""
@@ -100,7 +105,7 @@ class DirectoryMachine:
             self._names.clear()
             self._watchers.clear()
             self._created = 0
-            self._next_group = (term >> ROUND_BITS) % BLOCKS * BLOCK + 1
+            self._next_group = block_of(term) * BLOCK + 1
         return service
 
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
