@@ -82,7 +82,18 @@ class Actor:
             "missed": self.missed,
             "member": str(self.node.member),
             "carries": self.node.carries_service,
+            "state": self.state(),
         }
+
+    def state(self) -> str:
+        """All that tells why a node does not get on, for people."""
+        host = self.node._host
+        client = host.client
+        views = {name: None if topic.view is None else topic.view.members for name, topic in self.topics.items()}
+        return (
+            f"service {host.service_info}, client {client.state.value} at {client._errands.destination}, term "
+            f"{client.term:x}, epoch {client.epoch:x}, groups {client.groups}, wanted {client.wanted_groups}, views {views}"
+        )
 
     async def do_leave(self, topic: str) -> Any:
         await self.topics.pop(topic).leave()

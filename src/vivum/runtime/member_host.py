@@ -283,14 +283,19 @@ class MemberHost:
     def _follow_if_needed(self) -> None:
         self._is_patient = False
         service = self._parts.finder.service
-        if service is not None and not self._is_closed and not self._parts.client.follows(service.endpoint):
+        if service is not None and not self._is_closed and not self._is_with(service):
             self._follow_now(service)
+
+    def _is_with(self, service: ServiceInfo) -> bool:
+        """Tell whether this life of the node was given or taken over by a service."""
+        client = self._parts.client
+        return client.member is not None and client.follows(service.endpoint) and client.term == service.term
 
     def _follow_now(self, service: ServiceInfo) -> None:
         now_ns = self._driver.now_ns
         client = self._parts.client
         is_elsewhere = service.endpoint != self.endpoint
-        if client.member is not None and client.follows(service.endpoint):
+        if self._is_with(service):
             if is_elsewhere and self.carries_service:
                 self._parts.carrier.end()
             return

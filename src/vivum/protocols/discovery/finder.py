@@ -150,7 +150,9 @@ class Finder:
             self._timers.set("carry", self._patient_until_ns())
 
     def _become_found(self, service: ServiceInfo) -> None:
-        is_news = self.service is None or self.service.endpoint != service.endpoint
+        known = self.service
+        # Another term at the same place: its process began again, and knows nobody.
+        is_news = known is None or (known.endpoint, known.term) != (service.endpoint, service.term)
         self.service = service
         self.term = max(self.term, service.term)
         self._timers.cancel("seek")

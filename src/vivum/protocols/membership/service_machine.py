@@ -16,6 +16,7 @@ from vivum.core.deadlines import Deadlines
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
+from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.assembly import cut, part_bytes
 from vivum.protocols.membership.log import ServiceLog
 from vivum.protocols.membership.replication import Replication
@@ -153,9 +154,12 @@ class ServiceMachine:
             cause: str | None = "this service has stepped down"
         elif frame.kind == Kind.REPLICA:
             cause = self._on_replica(source, member, frame.view, body)
-        elif frame.view > self.term:
+        elif self._is_later(frame.view):
             self._step_down(ServiceStatus(frame.view, "", 0, (), ()))
             cause = "speaks of a later term than this one; stepped down"
+        elif frame.view > self.term:
+            # Nobody can win a round twice: it had its life from a service of another history.
+            cause = "speaks of another service that began in the same round"
         elif isinstance(body, Join):
             cause = self._on_join(source, body)
         elif frame.view < self.term:
@@ -168,7 +172,7 @@ class ServiceMachine:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
     def _on_replica(self, source: Endpoint, member: Member, term: int, body: ControlMessage) -> str | None:
-        if isinstance(body, Succession) and body.status.term > self.term:
+        if isinstance(body, Succession) and self._is_later(body.status.term):
             status = body.status
             host, port = (status.host, status.port) if status.host else source
             self._step_down(ServiceStatus(status.term, host, port, status.standbys, status.ends))
@@ -183,6 +187,9 @@ class ServiceMachine:
             self._batch_waits = False
             self._on_batch_due(None)
         return cause
+
+    def _is_later(self, term: int) -> bool:
+        return term >> ROUND_BITS > self.term >> ROUND_BITS
 
     def _step_down(self, status: ServiceStatus) -> None:
         self.superseded_by = status
