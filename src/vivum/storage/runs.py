@@ -1,12 +1,11 @@
 """Runs of recorded messages, and how they become the columns of a log without a step for each message.
 
 A run is what a node delivers at a time: messages of one sender in one topic, numbered one after the other. All that
-its messages have in common is kept once for the run, and Arrow repeats it.
+its messages have in common is kept once for the run, and repeated by numpy.
 """
 
-from array import array
-from collections.abc import Sequence
-from itertools import accumulate, chain
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -15,8 +14,8 @@ from vivum.core.errors import UsageError
 from vivum.storage.segment_format import SEGMENT_ROWS_MAX, log_schema
 from vivum.storage.trace_schema import arrow
 
-BATCH_PAYLOAD_BYTES_MAX = 1 << 30
-"""Payload of one batch. Arrow's binary columns end at 2 GiB; a writer that is asked for more refuses."""
+BATCH_VALUE_BYTES_MAX = 1 << 30
+"""Payloads of one batch, or topics. Arrow's columns of bytes end at 2 GiB; a writer that is asked for more refuses."""
 
 
 class RecordedRun(msgspec.Struct, frozen=True, gc=False):
@@ -33,71 +32,88 @@ class RecordedRun(msgspec.Struct, frozen=True, gc=False):
     first_position: int | None = None
 
 
-def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int) -> Any:
-    """Make one Arrow batch of these runs, in this order. Runs must not be empty, nor all of them together."""
-    pyarrow = arrow()
-    counts = [len(run.payloads) for run in runs]
-    stops = list(accumulate(counts))
-    if not stops or not all(counts):
+def joined_payloads(runs: Sequence[RecordedRun]) -> bytes:
+    """Put the payloads of all runs one behind the other."""
+    return b"".join(chain.from_iterable([run.payloads for run in runs]))
+
+
+def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable[[int], Any] | None = None) -> Any:
+    """Make one Arrow batch of these runs, in this order. Runs must not be empty, nor all of them together.
+
+    Where payloads have a place of their own, `room` gives a buffer for so many bytes of them. The column then points
+    there, and the caller puts `joined_payloads` there: large payloads are copied once and not twice.
+    """
+    arrow()
+    import numpy
+    import pyarrow
+
+    counts = numpy.array([len(run.payloads) for run in runs], numpy.int64)
+    if not len(counts) or not counts.all():
         raise UsageError("a run to record must have at least one message")
-    rows = stops[-1]
-    payloads: list[bytes] = list(chain.from_iterable([run.payloads for run in runs]))
-    payload_bytes = sum(map(len, payloads))
-    if rows > SEGMENT_ROWS_MAX or payload_bytes > BATCH_PAYLOAD_BYTES_MAX:
+    stops = counts.cumsum()
+    rows = int(stops[-1])
+    begins = stops - counts
+    counting = numpy.arange(rows, dtype=numpy.int64)
+    payload_stops = _stops(map(len, chain.from_iterable([run.payloads for run in runs])), rows)
+    payload_bytes = int(payload_stops[-1])
+    topic_bytes_max = 4 * rows * max([len(run.topic) for run in runs])
+    if rows > SEGMENT_ROWS_MAX or max(payload_bytes, topic_bytes_max) > BATCH_VALUE_BYTES_MAX:
         raise UsageError(
             f"{rows} messages with {payload_bytes} bytes are too many for one batch of a log, which takes "
-            f"{SEGMENT_ROWS_MAX} messages and {BATCH_PAYLOAD_BYTES_MAX} bytes; append fewer at a time"
+            f"{SEGMENT_ROWS_MAX} messages and {BATCH_VALUE_BYTES_MAX} bytes; append fewer at a time"
         )
-    ends = pyarrow.array(stops, pyarrow.int32())
-    counting = _counting(rows)
 
-    def repeated(values: Sequence[Any], kind: Any) -> Any:
-        encoded = pyarrow.RunEndEncodedArray.from_arrays(ends, pyarrow.array(values, kind))
-        return pyarrow.compute.run_end_decode(encoded)
+    def repeated(values: Sequence[int]) -> Any:
+        return numpy.repeat(numpy.array(values, numpy.int64), counts)
 
-    def numbers(values: Sequence[int | None]) -> Any:
-        return repeated(values, pyarrow.int64())
-
-    def counted(firsts: Sequence[int | None]) -> Any:
+    def counted(firsts: Sequence[int]) -> Any:
         """Count on from the first number of each run: the row's place, moved by where the run begins."""
-        begins = [stop - count for stop, count in zip(stops, counts, strict=True)]
-        moved = [None if first is None else first - begin for first, begin in zip(firsts, begins, strict=True)]
-        return pyarrow.compute.add(numbers(moved), counting)
+        return numpy.repeat(numpy.array(firsts, numpy.int64) - begins, counts) + counting
 
+    def of_text(texts: Sequence[str]) -> Any:
+        coded = [text.encode() for text in texts]
+        body = b"".join([each * count for each, count in zip(coded, counts.tolist(), strict=True)])
+        ends = _stops(repeated([len(each) for each in coded]), rows)
+        return _variable(pyarrow.string(), ends, pyarrow.py_buffer(body))
+
+    positions = [run.first_position for run in runs]
+    if any(each is not None for each in positions):
+        absent = numpy.repeat(numpy.array([each is None for each in positions]), counts)
+        position = pyarrow.array(counted([each or 0 for each in positions]), mask=absent)
+    else:
+        position = pyarrow.nulls(rows, pyarrow.int64())
+    payload_room = pyarrow.py_buffer(joined_payloads(runs)) if room is None else room(payload_bytes)
     return pyarrow.RecordBatch.from_arrays(
         [
-            pyarrow.compute.add(counting, first_offset),
-            repeated([run.topic for run in runs], pyarrow.string()),
-            numbers([run.sender for run in runs]),
-            numbers([run.incarnation for run in runs]),
-            counted([run.first_sequence for run in runs]),
-            numbers([run.view for run in runs]),
-            counted([run.first_position for run in runs]),
-            numbers([run.sent_ns for run in runs]),
-            numbers([run.delivered_ns for run in runs]),
-            _binary(payloads, payload_bytes),
+            pyarrow.array(counting + first_offset),
+            of_text([run.topic for run in runs]),
+            pyarrow.array(repeated([run.sender for run in runs])),
+            pyarrow.array(repeated([run.incarnation for run in runs])),
+            pyarrow.array(counted([run.first_sequence for run in runs])),
+            pyarrow.array(repeated([run.view for run in runs])),
+            position,
+            pyarrow.array(repeated([run.sent_ns for run in runs])),
+            pyarrow.array(repeated([run.delivered_ns for run in runs])),
+            _variable(pyarrow.binary(), payload_stops, payload_room),
         ],
         schema=log_schema(),
     )
 
 
-def _binary(payloads: list[bytes], total: int) -> Any:
-    """Make the column of payloads. Arrow is the faster for short ones; long ones are joined at once."""
-    pyarrow = arrow()
-    if total < 512 * len(payloads):
-        return pyarrow.array(payloads, pyarrow.binary(), size=len(payloads))
-    stops = array("i", accumulate(map(len, payloads), initial=0))
-    buffers = [None, pyarrow.py_buffer(stops), pyarrow.py_buffer(b"".join(payloads))]
-    return pyarrow.Array.from_buffers(pyarrow.binary(), len(payloads), buffers)
+def _stops(sizes: Any, rows: int) -> Any:
+    """Return where each of the values ends, and 0 before the first."""
+    import numpy
+
+    stops = numpy.zeros(rows + 1, numpy.int64)
+    lengths = sizes if isinstance(sizes, numpy.ndarray) else numpy.fromiter(sizes, numpy.int64, rows)
+    lengths.cumsum(out=stops[1:])
+    return stops
 
 
-def _counting(rows: int) -> Any:
-    """Return 0, 1, 2 and so on. Kept for the next call: most batches are of one size or smaller."""
-    global _kept_counting  # noqa: PLW0603
-    if _kept_counting is None or len(_kept_counting) < rows:
-        buffer = arrow().py_buffer(array("q", range(1 << (rows - 1).bit_length())))
-        _kept_counting = arrow().Array.from_buffers(arrow().int64(), buffer.size // 8, [None, buffer])
-    return _kept_counting.slice(0, rows)
+def _variable(kind: Any, stops: Any, body: Any) -> Any:
+    """Make a column of strings or bytes from where each ends."""
+    import numpy
+    import pyarrow
 
-
-_kept_counting: Any = None
+    narrow = pyarrow.py_buffer(stops.astype(numpy.int32))
+    return pyarrow.Array.from_buffers(kind, len(stops) - 1, [None, narrow, body])
