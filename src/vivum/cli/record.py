@@ -1,6 +1,7 @@
 """`vivum record`: write the messages of topics to a log."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Annotated
 
@@ -84,6 +85,9 @@ async def _record(
 ) -> None:
     async with connecting as node:
         recorder = Recorder(node, names, log)
+        # What is loaded by now stays: without this the collector looks at all of it again and again.
+        gc.collect()
+        gc.freeze()
         task = asyncio.create_task(recorder.run())
         began = asyncio.get_running_loop().time()
         try:

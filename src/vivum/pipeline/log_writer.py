@@ -15,6 +15,7 @@ from vivum.core.time import MILLISECOND, SECOND
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.topic_types import TypeDescription
+from vivum.wire.codec import measure
 
 LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
@@ -54,7 +55,7 @@ class LogWriter:
 
     def put(self, run: RecordedRun) -> bool:
         """Take a run to write; False if too much is waiting."""
-        size = sum(map(len, run.payloads))
+        size, _ = measure(run.payloads)
         held = self._put_bytes - self._written_bytes
         if held and held + size > self._held_bytes_max:
             return False

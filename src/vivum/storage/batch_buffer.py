@@ -9,11 +9,13 @@ A large batch ends on a page, so that the next one begins on a page: then they c
 
 import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from vivum.storage.runs import RecordedRun, batch_of_runs, joined_payloads
+from vivum.storage.runs import RecordedRun, batch_of_runs, check_size, pack, payload_column, payloads_of
 from vivum.storage.segment_format import ALIGNMENT, HEADER_BYTES, BatchEntry, batch_header, log_schema
 from vivum.storage.trace_schema import arrow
+from vivum.wire.codec import measure
 
 PAGE_BYTES = 4096
 """Of what begins and ends on multiples of this, every disk that we know takes writes past the kernel's cache."""
@@ -43,11 +45,14 @@ class BatchBuffer:
         """Make the batch of these runs for this place in a file, all but its header."""
         if len(self._memory) > KEPT_BYTES_MAX:
             self._make_room(_START_BYTES)
-        batch = batch_of_runs(runs, first_offset, self._room)
-        self._parts.found.clear()
-        self._writer.write_batch(batch)
+        payloads = payloads_of(runs)
+        payload_bytes, _ = measure(payloads)
+        check_size(len(payloads), payload_bytes)
+        payload_room = self._room(payload_bytes)
+        batch = batch_of_runs(runs, first_offset, payload_column(payloads, payload_room))
         parts = self._parts.found
-        payload_room = batch.column("payload").buffers()[2]
+        parts.clear()
+        self._writer.write_batch(batch)
         # Found by its address: the room is what the column points to, and nothing was copied there yet.
         is_payload = [
             not isinstance(part, bytes) and part.address == payload_room.address and part.size == payload_room.size > 0
@@ -63,7 +68,10 @@ class BatchBuffer:
             self._make_room(stop)
         here = place + HEADER_BYTES
         for part, is_room in zip(parts, is_payload, strict=True):
-            self._memory[here : here + len(part)] = joined_payloads(runs) if is_room else part
+            if is_room:
+                pack(payloads, self._memory, here)
+            else:
+                self._memory[here : here + len(part)] = part
             here += len(part)
         self._view[here:stop] = bytes(stop - here)
         parts.clear()
@@ -92,6 +100,9 @@ class BatchBuffer:
 
     def _make_room(self, size: int) -> None:
         self._memory = mmap.mmap(-1, max(_START_BYTES, 1 << (size - 1).bit_length()))
+        with suppress(AttributeError, OSError):
+            # A disk takes a few large pages at less cost than thousands of small ones.
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._view = memoryview(self._memory)
         self._whole = arrow().py_buffer(self._memory)
 

@@ -4,7 +4,8 @@ A run is what a node delivers at a time: messages of one sender in one topic, nu
 its messages have in common is kept once for the run, and repeated by numpy.
 """
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,6 +14,24 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.storage.segment_format import SEGMENT_ROWS_MAX, log_schema
 from vivum.storage.trace_schema import arrow
+
+if os.environ.get("VIVUM_PURE") == "1":
+    from vivum.storage.packing_twin import pack, stops_of
+else:
+    try:
+        from vivum.storage._packing import pack, stops_of
+    except ImportError:
+        from vivum.storage.packing_twin import pack, stops_of
+
+__all__ = [
+    "BATCH_VALUE_BYTES_MAX",
+    "RecordedRun",
+    "batch_of_runs",
+    "check_size",
+    "pack",
+    "payload_column",
+    "payloads_of",
+]
 
 BATCH_VALUE_BYTES_MAX = 1 << 30
 """Payloads of one batch, or topics. Arrow's columns of bytes end at 2 GiB; a writer that is asked for more refuses."""
@@ -32,16 +51,31 @@ class RecordedRun(msgspec.Struct, frozen=True, gc=False):
     first_position: int | None = None
 
 
-def joined_payloads(runs: Sequence[RecordedRun]) -> bytes:
-    """Put the payloads of all runs one behind the other."""
-    return b"".join(chain.from_iterable([run.payloads for run in runs]))
+def payloads_of(runs: Sequence[RecordedRun]) -> list[bytes]:
+    """List the payloads of all runs, in a list that nobody else has."""
+    return list(chain.from_iterable([run.payloads for run in runs]))
 
 
-def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable[[int], Any] | None = None) -> Any:
+def payload_column(payloads: list[bytes], body: Any) -> Any:
+    """Make the column of payloads that lie, or will lie, one behind the other in this buffer."""
+    pyarrow = arrow()
+    stops = pyarrow.py_buffer(stops_of(payloads))
+    return pyarrow.Array.from_buffers(pyarrow.binary(), len(payloads), [None, stops, body])
+
+
+def check_size(rows: int, value_bytes: int) -> None:
+    """Refuse more than one batch can have."""
+    if rows > SEGMENT_ROWS_MAX or value_bytes > BATCH_VALUE_BYTES_MAX:
+        raise UsageError(
+            f"{rows} messages with {value_bytes} bytes are too many for one batch of a log, which takes "
+            f"{SEGMENT_ROWS_MAX} messages and {BATCH_VALUE_BYTES_MAX} bytes; append fewer at a time"
+        )
+
+
+def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, payload: Any = None) -> Any:
     """Make one Arrow batch of these runs, in this order. Runs must not be empty, nor all of them together.
 
-    Where payloads have a place of their own, `room` gives a buffer for so many bytes of them. The column then points
-    there, and the caller puts `joined_payloads` there: large payloads are copied once and not twice.
+    `payload` is the column of payloads, for who has a place for them; else they are put together here.
     """
     arrow()
     import numpy
@@ -54,14 +88,8 @@ def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable
     rows = int(stops[-1])
     begins = stops - counts
     counting = numpy.arange(rows, dtype=numpy.int64)
-    payload_stops = _stops(map(len, chain.from_iterable([run.payloads for run in runs])), rows)
-    payload_bytes = int(payload_stops[-1])
-    topic_bytes_max = 4 * rows * max([len(run.topic) for run in runs])
-    if rows > SEGMENT_ROWS_MAX or max(payload_bytes, topic_bytes_max) > BATCH_VALUE_BYTES_MAX:
-        raise UsageError(
-            f"{rows} messages with {payload_bytes} bytes are too many for one batch of a log, which takes "
-            f"{SEGMENT_ROWS_MAX} messages and {BATCH_VALUE_BYTES_MAX} bytes; append fewer at a time"
-        )
+    # In UTF-8 a character has up to four bytes.
+    check_size(rows, 4 * rows * max([len(run.topic) for run in runs]))
 
     def repeated(values: Sequence[int]) -> Any:
         return numpy.repeat(numpy.array(values, numpy.int64), counts)
@@ -73,8 +101,10 @@ def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable
     def of_text(texts: Sequence[str]) -> Any:
         coded = [text.encode() for text in texts]
         body = b"".join([each * count for each, count in zip(coded, counts.tolist(), strict=True)])
-        ends = _stops(repeated([len(each) for each in coded]), rows)
-        return _variable(pyarrow.string(), ends, pyarrow.py_buffer(body))
+        ends = numpy.zeros(rows + 1, numpy.int32)
+        repeated([len(each) for each in coded]).cumsum(out=ends[1:])
+        buffers = [None, pyarrow.py_buffer(ends), pyarrow.py_buffer(body)]
+        return pyarrow.Array.from_buffers(pyarrow.string(), rows, buffers)
 
     positions = [run.first_position for run in runs]
     if any(each is not None for each in positions):
@@ -82,7 +112,10 @@ def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable
         position = pyarrow.array(counted([each or 0 for each in positions]), mask=absent)
     else:
         position = pyarrow.nulls(rows, pyarrow.int64())
-    payload_room = pyarrow.py_buffer(joined_payloads(runs)) if room is None else room(payload_bytes)
+    if payload is None:
+        payloads = payloads_of(runs)
+        check_size(rows, sum(map(len, payloads)))
+        payload = payload_column(payloads, pyarrow.py_buffer(b"".join(payloads)))
     return pyarrow.RecordBatch.from_arrays(
         [
             pyarrow.array(counting + first_offset),
@@ -94,26 +127,7 @@ def batch_of_runs(runs: Sequence[RecordedRun], first_offset: int, room: Callable
             position,
             pyarrow.array(repeated([run.sent_ns for run in runs])),
             pyarrow.array(repeated([run.delivered_ns for run in runs])),
-            _variable(pyarrow.binary(), payload_stops, payload_room),
+            payload,
         ],
         schema=log_schema(),
     )
-
-
-def _stops(sizes: Any, rows: int) -> Any:
-    """Return where each of the values ends, and 0 before the first."""
-    import numpy
-
-    stops = numpy.zeros(rows + 1, numpy.int64)
-    lengths = sizes if isinstance(sizes, numpy.ndarray) else numpy.fromiter(sizes, numpy.int64, rows)
-    lengths.cumsum(out=stops[1:])
-    return stops
-
-
-def _variable(kind: Any, stops: Any, body: Any) -> Any:
-    """Make a column of strings or bytes from where each ends."""
-    import numpy
-    import pyarrow
-
-    narrow = pyarrow.py_buffer(stops.astype(numpy.int32))
-    return pyarrow.Array.from_buffers(kind, len(stops) - 1, [None, narrow, body])
