@@ -1,7 +1,11 @@
 """A thread that appends to a log what others hand over, a batch at a time.
 
-Who hands over never waits: not for the disk, not for the making of a batch. Runs wait until there are `BATCH_BYTES` of
-them or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
+Who hands over does not wait for the disk, nor for the making of a batch. Runs wait until there are `BATCH_BYTES` of them
+or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
+
+Past half of that limit who hands over lets the thread get on first, `GIVE_WAY_S` at most: where both are short of
+processors the caller would else take them all, to fetch what has to be refused. A thread that does not get on, since the
+disk stands still, is not waited for again before it does.
 
 Between the two sides are a deque and counters that only one side changes, so there is no lock. Copying, checksums and
 writes let go of the interpreter, so the thread takes little from who hands over.
@@ -26,6 +30,9 @@ BATCH_BYTES = 4 * 1024 * 1024
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk: a third of a second of what a recorder can take at most."""
 
+GIVE_WAY_S = 0.02
+"""How long who hands over waits for a batch to be written: a few times what one takes."""
+
 _IDLE_S = 1.0
 
 
@@ -45,10 +52,12 @@ class LogWriter:
         self._held: deque[tuple[int, RecordedRun]] = deque()
         self._declared: deque[tuple[str, TypeDescription]] = deque()
         self._wake = Event()
+        self._has_written = Event()
         self._is_stopping = False
-        # The first two are changed by who hands over, the others by the thread.
+        # The first three are changed by who hands over, the others by the thread.
         self._put_bytes = 0
         self._put_messages = 0
+        self._stood_still_at = -1
         self._taken_bytes = 0
         self._written_bytes = 0
         self._written_messages = 0
@@ -56,6 +65,8 @@ class LogWriter:
     def put(self, run: RecordedRun) -> bool:
         """Take a run to write; False if too much is waiting."""
         size, _ = measure(run.payloads)
+        if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
+            self._give_way()
         held = self._put_bytes - self._written_bytes
         if held and held + size > self._held_bytes_max:
             return False
@@ -66,6 +77,12 @@ class LogWriter:
         if waiting == 0 or waiting < BATCH_BYTES <= waiting + size:
             self._wake.set()
         return True
+
+    def _give_way(self) -> None:
+        if self._stood_still_at != self._written_bytes:
+            self._has_written.clear()
+            if not self._has_written.wait(GIVE_WAY_S):
+                self._stood_still_at = self._written_bytes
 
     def declare(self, topic: str, description: TypeDescription) -> None:
         """Take the type of a topic to keep beside the log."""
@@ -113,4 +130,5 @@ class LogWriter:
         self._log.append(runs)
         self._written_bytes += taken
         self._written_messages += messages
+        self._has_written.set()
         self._on_written(runs)

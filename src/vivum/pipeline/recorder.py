@@ -22,7 +22,7 @@ from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
-from vivum.pipeline.log_writer import LogWriter
+from vivum.pipeline.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
@@ -45,7 +45,9 @@ class Recorder:
 
     wants_own = True
 
-    def __init__(self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog) -> None:
+    def __init__(
+        self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog, held_bytes_max: int = HELD_BYTES_MAX
+    ) -> None:
         self.tips: dict[str, dict[Member, int]] = {}
         """Of each topic and each sender: up to which message the log goes."""
 
@@ -55,7 +57,7 @@ class Recorder:
         self._node = node
         self._log = log
         self._patterns = patterns
-        self._writer = LogWriter(log, self._on_written)
+        self._writer = LogWriter(log, self._on_written, held_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._new: list[TopicRecord] = []
         self._seats: list[Seat] = []
