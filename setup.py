@@ -1,4 +1,4 @@
-"""Builds the compiled codec, the walk of the audit and the packing of logs where Cython and a compiler are there, else goes on without.
+"""Builds what is compiled (codec, walk of the audit, packing of logs) where that can be, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """

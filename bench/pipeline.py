@@ -148,7 +148,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     results = measure_recorder(folder, options.seconds, options.rounds, options.pace)
     share = results["recorder_share_of_throughput"]
     missed = results["recorder_missed"]
-    print(f"recorder  {results['recorder_msgs_per_s']:>12,} messages/s of 1,000 bytes, {missed:,} missed, {share:.0%} of")
+    print(
+        f"recorder  {results['recorder_msgs_per_s']:>12,} messages/s of 1,000 bytes, {missed:,} missed, {share:.0%} of"
+    )
     print(f"no log    {results['throughput_msgs_per_s']:>12,} messages/s")
     print(f"flat out  {results['recorder_flat_out_msgs_per_s']:>12,} messages/s", flush=True)
     results |= measure_log(options.rows, folder)

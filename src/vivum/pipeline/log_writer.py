@@ -1,11 +1,11 @@
 """A thread that appends to a log what others hand over, a batch at a time.
 
-Who hands over does not wait for the disk, nor for the making of a batch. Runs wait until there are `BATCH_BYTES` of them
-or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
+Who hands over does not wait for the disk, nor for the making of a batch. Runs wait until there are `BATCH_BYTES` of
+them or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
 
 Past half of that limit who hands over lets the thread get on first, `GIVE_WAY_S` at most: where both are short of
-processors the caller would else take them all, to fetch what has to be refused. A thread that does not get on, since the
-disk stands still, is not waited for again before it does.
+processors the caller would else take them all, to fetch what has to be refused. A thread that does not get on, since
+the disk stands still, is not waited for again before it does.
 
 Between the two sides are a deque and counters that only one side changes, so there is no lock. Copying, checksums and
 writes let go of the interpreter, so the thread takes little from who hands over.
@@ -64,7 +64,8 @@ class LogWriter:
 
     def put(self, run: RecordedRun) -> bool:
         """Take a run to write; False if too much is waiting."""
-        size, _ = measure(run.payloads)
+        payloads = run.payloads
+        size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
         if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
             self._give_way()
         held = self._put_bytes - self._written_bytes

@@ -38,7 +38,7 @@ def stops_of(list payloads not None):
     return made
 
 
-def pack(list payloads not None, memory, Py_ssize_t at):
+def pack_payloads(list payloads not None, memory, Py_ssize_t at):
     cdef Py_ssize_t index, count = len(payloads), total = 0
     cdef PyObject* items = <PyObject*>payloads
     cdef PyObject* item

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from vivum.storage.runs import RecordedRun, batch_of_runs, check_size, pack, payload_column, payloads_of
+from vivum.storage.runs import RecordedRun, batch_of_runs, check_size, pack_payloads, payload_column, payloads_of
 from vivum.storage.segment_format import ALIGNMENT, HEADER_BYTES, BatchEntry, batch_header, log_schema
 from vivum.storage.trace_schema import arrow
 from vivum.wire.codec import measure
@@ -69,7 +69,7 @@ class BatchBuffer:
         here = place + HEADER_BYTES
         for part, is_room in zip(parts, is_payload, strict=True):
             if is_room:
-                pack(payloads, self._memory, here)
+                pack_payloads(payloads, self._memory, here)
             else:
                 self._memory[here : here + len(part)] = part
             here += len(part)

@@ -1,9 +1,9 @@
 """A file that only grows, a whole piece at a time.
 
-Large pieces are written past the kernel's cache (`O_DIRECT`). A recorder writes far more than anybody reads at once: in the
-cache it would push out what others need, and the kernel would have to find, fill and clean a page for every four
-messages, which takes more time than all that a recorder does itself. Also nothing of them waits to be forced later.
-Where the file system has no such way, and for small pieces, the cache serves.
+Large pieces are written past the kernel's cache (`O_DIRECT`). A recorder writes far more than anybody reads at once:
+in the cache it would push out what others need, and the kernel would have to find, fill and clean a page for every
+four messages, which takes more time than all that a recorder does itself. Also nothing of them waits to be forced
+later. Where the file system has no such way, and for small pieces, the cache serves.
 
 Invariants: `size` bytes are there; a piece that could not be written whole is cut off again. No page has both a part
 that is written past the cache and a part that is in it and not yet on the disk.

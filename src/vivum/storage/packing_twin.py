@@ -16,7 +16,7 @@ def stops_of(payloads: list[bytes]) -> bytes:
         raise OverflowError(f"payloads of more than {STOP_MAX} bytes") from None
 
 
-def pack(payloads: list[bytes], memory: Any, at: int) -> None:
+def pack_payloads(payloads: list[bytes], memory: Any, at: int) -> None:
     """Copy payloads one behind the other into writable memory. Nobody else may have the list: other threads run."""
     _check(payloads)
     joined = b"".join(payloads)

@@ -16,19 +16,19 @@ from vivum.storage.segment_format import SEGMENT_ROWS_MAX, log_schema
 from vivum.storage.trace_schema import arrow
 
 if os.environ.get("VIVUM_PURE") == "1":
-    from vivum.storage.packing_twin import pack, stops_of
+    from vivum.storage.packing_twin import pack_payloads, stops_of
 else:
     try:
-        from vivum.storage._packing import pack, stops_of
+        from vivum.storage._packing import pack_payloads, stops_of
     except ImportError:
-        from vivum.storage.packing_twin import pack, stops_of
+        from vivum.storage.packing_twin import pack_payloads, stops_of
 
 __all__ = [
     "BATCH_VALUE_BYTES_MAX",
     "RecordedRun",
     "batch_of_runs",
     "check_size",
-    "pack",
+    "pack_payloads",
     "payload_column",
     "payloads_of",
 ]

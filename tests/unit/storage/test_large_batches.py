@@ -99,7 +99,11 @@ def test_a_log_cut_in_a_large_batch_keeps_what_is_before_it(tmp_path, way):
         with SegmentLog(tmp_path / "log") as log:
             assert log.append([run(0, 10)]).start == SEGMENT_ROWS_MAX
         kept = 12 if cut == cut_at.stop else 10
-        assert [offset for offset, _ in rows(tmp_path / "log")] == [*range(kept), SEGMENT_ROWS_MAX, SEGMENT_ROWS_MAX + 1]
+        assert [offset for offset, _ in rows(tmp_path / "log")] == [
+            *range(kept),
+            SEGMENT_ROWS_MAX,
+            SEGMENT_ROWS_MAX + 1,
+        ]
 
 
 FULL = """
@@ -168,10 +172,10 @@ def test_compiled_packing_equals_its_twin(payloads, at, room):
     compiled = pytest.importorskip("vivum.storage._packing")
     assert compiled.stops_of(payloads) == packing_twin.stops_of(payloads)
     outcomes = []
-    for pack in (compiled.pack, packing_twin.pack):
+    for packing in (compiled.pack_payloads, packing_twin.pack_payloads):
         memory = bytearray(room)
         try:
-            pack(payloads, memory, at)
+            packing(payloads, memory, at)
             outcomes.append(bytes(memory))
         except ValueError as error:
             outcomes.append(str(error))
@@ -181,6 +185,6 @@ def test_compiled_packing_equals_its_twin(payloads, at, room):
 def test_both_packings_refuse_what_is_not_bytes():
     compiled = pytest.importorskip("vivum.storage._packing")
     for each in (compiled, packing_twin):
-        for call in (each.stops_of, lambda payloads, each=each: each.pack(payloads, bytearray(9), 0)):
+        for call in (each.stops_of, lambda payloads, each=each: each.pack_payloads(payloads, bytearray(9), 0)):
             with pytest.raises(TypeError, match="a payload is bytes, not str"):
                 call([b"a", "b"])
