@@ -203,7 +203,8 @@ class SegmentLog:
         sealed = [each for each in find_segments(self.directory) if each.first_offset != self._segment_first]
         if self._file is None:
             sealed = sealed[:-1]
-        total = (0 if self._file is None else self._file.size) + sum(each.bytes_on_disk() for each in sealed)
+        newest = self._entries[-1].stop if self._entries else 0
+        total = newest + sum(each.bytes_on_disk() for each in sealed)
         now_ns = self._clock()
         for segment in sealed:
             summary = segment.summary()
