@@ -1,4 +1,4 @@
-"""Builds the compiled codec and the walk of the audit where Cython and a compiler are there, else goes on without.
+"""Builds what is compiled (codec, walk of the audit, packing of logs) where that can be, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """
@@ -40,14 +40,12 @@ def extensions():
         )
         for name in ("_codec", "_relabel", "_window")
     ]
-    made.append(
+    made += [
         Extension(
-            "vivum.pipeline.audit._causal_walk",
-            ["src/vivum/pipeline/audit/_causal_walk.pyx"],
-            extra_compile_args=["-O3"],
-            optional=True,
+            f"vivum.{name}", [f"src/vivum/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True
         )
-    )
+        for name in ("pipeline.audit._causal_walk", "storage._packing")
+    ]
     ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
     for each in ready:
         # cythonize makes new objects and loses this; without it an editable install wants to copy what was not built.

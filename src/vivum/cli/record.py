@@ -1,10 +1,12 @@
 """`vivum record`: write the messages of topics to a log."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
 from vivum.cli.joining import (
@@ -24,6 +26,9 @@ from vivum.live.connecting import Connecting
 from vivum.pipeline.recorder import Recorder
 from vivum.protocols.directory.names import check_pattern
 from vivum.storage.segment_log import SegmentLog
+
+TELL_S = 5.0
+"""Seconds between two notes that messages are missed, while there are more and more."""
 
 app = command_group("Write the messages of topics to a log.")
 
@@ -69,6 +74,7 @@ def record(
                     count,
                     seconds,
                     report,
+                    notes,
                 )
             )
         finally:
@@ -80,18 +86,30 @@ def record(
 
 
 async def _record(
-    connecting: Connecting, names: list[str], log: SegmentLog, count: int, seconds: float, report: dict[str, int]
+    connecting: Connecting,
+    names: list[str],
+    log: SegmentLog,
+    count: int,
+    seconds: float,
+    report: dict[str, int],
+    notes: Console,
 ) -> None:
     async with connecting as node:
         recorder = Recorder(node, names, log)
+        # What is loaded by now stays: without this the collector looks at all of it again and again.
+        gc.collect()
+        gc.freeze()
         task = asyncio.create_task(recorder.run())
-        began = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        told, told_at = 0, began - TELL_S
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=0.05)
-                enough = count and recorder.recorded >= count
-                late = seconds and asyncio.get_running_loop().time() - began >= seconds
-                if enough or late:
+                if recorder.missed > told and clock() - told_at >= TELL_S:
+                    told, told_at = recorder.missed, clock()
+                    notes.print(f"[yellow]missed:[/] {told:,} messages so far are not in the log")
+                if (count and recorder.recorded >= count) or (seconds and clock() - began >= seconds):
                     break
         finally:
             task.cancel()

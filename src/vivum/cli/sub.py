@@ -1,6 +1,8 @@
 """`vivum sub`: print the messages of topics."""
 
+import asyncio
 import sys
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
@@ -19,6 +21,7 @@ from vivum.cli.joining import (
     joined,
     run_live,
 )
+from vivum.cli.output_pipe import OutputPipe
 from vivum.core.errors import UsageError
 from vivum.live.catching_up import ReplayStart
 from vivum.live.connecting import Connecting
@@ -27,6 +30,9 @@ from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.protocols.directory.names import is_pattern
+
+END_S = 1.0
+"""How long Ctrl-C waits for who reads the output."""
 
 app = command_group("Print the messages of topics.")
 
@@ -77,23 +83,32 @@ class _Printer:
         self.missed = 0
         self._count = count
         self._names = names
-        self._out = (sys.stderr if as_json else sys.stdout).buffer
+        self._file = (sys.stderr if as_json else sys.stdout).buffer
+        self._pipe: OutputPipe | None = None
         self._notes = console(as_json=True)
 
-    def print(self, batch: "Batch[bytes]") -> bool:
+    async def print(self, batch: "Batch[bytes]") -> bool:
         """Print a run of messages; tell whether that was enough."""
+        if self._pipe is None:
+            self._pipe = OutputPipe(self._file)
         payloads = batch.payloads
         if self._count:
             payloads = payloads[: self._count - self.received]
         if self._names:
-            for index, payload in enumerate(payloads):
-                head = f"{batch.topic} {batch.sender} {batch.first_sequence + index} "
-                self._out.write(head.encode() + payload + b"\n")
+            head = f"{batch.topic} {batch.sender} "
+            lines = [
+                f"{head}{number} ".encode() + payload for number, payload in enumerate(payloads, batch.first_sequence)
+            ]
         else:
-            self._out.write(b"\n".join(payloads) + b"\n")
-        self._out.flush()
+            lines = list(payloads)
+        await self._pipe.write(b"\n".join([*lines, b""]))
         self.received += len(payloads)
         return bool(self._count) and self.received >= self._count
+
+    async def finish(self, timeout_s: float | None = None) -> None:
+        """Wait until all is printed. Raises `TimeoutError` if that takes longer."""
+        if self._pipe is not None:
+            await self._pipe.drain(timeout_s)
 
     def note(self, missed: MissedMessages) -> None:
         self.missed += missed.count or 0
@@ -125,11 +140,18 @@ async def _print_all(
 
 
 async def _print_from(node: NodeHandle, source: object, printer: _Printer) -> None:
-    while True:
-        try:
-            async for batch in source.batches():  # type: ignore[attr-defined]
-                if printer.print(batch):
-                    return
-            node.check_open()
-        except MissedMessages as missed:
-            printer.note(missed)
+    try:
+        while True:
+            try:
+                async for batch in source.batches():  # type: ignore[attr-defined]
+                    if await printer.print(batch):
+                        await printer.finish()
+                        return
+                node.check_open()
+            except MissedMessages as missed:
+                printer.note(missed)
+    except asyncio.CancelledError:
+        # Ctrl-C: what waits is printed, unless nobody reads it.
+        with suppress(TimeoutError, OSError):
+            await printer.finish(END_S)
+        raise

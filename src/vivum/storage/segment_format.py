@@ -3,7 +3,7 @@
 Follows DESIGN section 14 and `docs/design/segment-log.md`. Knows bytes alone: no files, no clock, no policy.
 
     segment   header (64 bytes), then batches
-    batch     header (64 bytes), then an Arrow IPC record batch of `log_schema()`, padded to 64 bytes
+    batch     header (64 bytes), then an Arrow IPC record batch of `log_schema()`, padded to 64 bytes or to 4 KiB
     index     header (64 bytes), then one entry for each batch
 
 Every header has a CRC-32, every body an XXH3 (64 bits). So a batch is there whole, or it is not there: what a crash
@@ -14,6 +14,7 @@ name of a segment alone reserves the offsets that it may use.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -93,6 +94,7 @@ class SegmentSummary(NamedTuple):
     delivered_ns_max: int
 
 
+@cache
 def log_schema() -> Any:
     """Make the Arrow schema of a log. Plain types that Spark reads; times are nanoseconds since 1970."""
     pyarrow = arrow()
@@ -140,28 +142,21 @@ def read_segment_header(data: Any, path: str) -> int:
     return int(first_offset)
 
 
-def encode_batch(batch: Any, at: int) -> tuple[BatchEntry, bytes, Any, bytes]:
-    """Make header, body and padding of a batch that will lie at this place. The body is not copied."""
-    pyarrow = arrow()
-    body = batch.serialize()
-    # The padding is behind the checksum: nothing reads it, so nothing depends on it.
-    padding = bytes(-body.size % ALIGNMENT)
-    span = pyarrow.compute.min_max(batch.column("delivered_ns")).as_py()
-    payload = batch.column("payload")
-    first_offset = batch.column("offset")[0].as_py()
-    entry = BatchEntry(at, first_offset, len(batch), span["min"], span["max"], body.size, payload.nbytes)
-    header = _BATCH.pack(
-        _BATCH_MAGIC,
-        entry.rows,
-        entry.body_bytes,
-        entry.first_offset,
-        entry.delivered_ns_min,
-        entry.delivered_ns_max,
-        entry.payload_bytes,
-        _checksum(body),
-        0,
+def batch_header(entry: BatchEntry, body: Any) -> bytes:
+    """Make the header of a batch. Reads the whole body for its checksum, which keeps no other thread waiting."""
+    return _sealed(
+        _BATCH.pack(
+            _BATCH_MAGIC,
+            entry.rows,
+            entry.body_bytes,
+            entry.first_offset,
+            entry.delivered_ns_min,
+            entry.delivered_ns_max,
+            entry.payload_bytes,
+            _checksum(body),
+            0,
+        )
     )
-    return entry, _sealed(header), body, padding
 
 
 def read_batch_header(data: Any, at: int) -> tuple[BatchEntry, int] | None:

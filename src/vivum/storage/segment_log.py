@@ -28,14 +28,15 @@ from typing import Any, NamedTuple
 
 from vivum.core.errors import UsageError
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.errors import CorruptLogError, StorageError
-from vivum.storage.runs import RecordedRun, batch_of_runs
+from vivum.storage.growing_file import GrowingFile
+from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import LOCK_FILE, SegmentFile, find_segments, force_directory, write_whole
 from vivum.storage.segment_format import (
     HEADER_BYTES,
     SEGMENT_ROWS_MAX,
     BatchEntry,
-    encode_batch,
     encode_index,
     find_batch,
     read_segment_header,
@@ -57,11 +58,11 @@ SEGMENT_AGE_NS = 600 * SECOND
 
 
 class PreparedBatch(NamedTuple):
-    """A batch that is ready to be written: what is in it, its bytes, and the topics in it."""
+    """A batch that is ready to be written: what is in it, its topics, and whether a new segment begins with it."""
 
     entry: BatchEntry
-    parts: Sequence[Any]
     topics: set[str]
+    rolls: bool
 
 
 class SegmentLog:
@@ -95,11 +96,11 @@ class SegmentLog:
         self._keep_bytes = keep_bytes
         self._keep_age_ns = keep_age_ns
         self._clock = clock
-        self._file = -1
+        self._file: GrowingFile | None = None
         self._entries: list[BatchEntry] = []
         self._segment_first = 0
         self._segment_began_ns = 0
-        self._size = 0
+        self._prepared: PreparedBatch | None = None
         self._synced_ns = 0
         self._dirty = False
         self._lock = -1
@@ -109,8 +110,7 @@ class SegmentLog:
             self._take_lock()
             self.next_offset = self._recover()
             self.types = TopicTypes.read(self.directory)
-            # The first batch loads parts of Arrow, which may take a second: better now than while messages come in.
-            encode_batch(batch_of_runs([RecordedRun("/", 1, 1, 1, 1, 1, 1, [b""])], 0), 0)
+            self._buffer = BatchBuffer()
         except OSError as error:
             self._let_go()
             raise cannot_write_log(self.directory, error) from error
@@ -131,30 +131,35 @@ class SegmentLog:
         """Add messages as one batch; return their offsets. Raises `StorageError` and adds nothing if that fails."""
         return self.append_prepared(self.prepare(runs))
 
-    def prepare(self, runs: Sequence[RecordedRun]) -> "PreparedBatch":
+    def prepare(self, runs: Sequence[RecordedRun]) -> PreparedBatch:
         """Make the next batch without touching the disk, for who must not wait for one; any thread may append it."""
         self._check_open()
-        entry, *parts = encode_batch(batch_of_runs(runs, self.next_offset), 0)
-        return PreparedBatch(entry, parts, {run.topic for run in runs})
+        rolls = self._file is None or self._must_roll(sum([len(run.payloads) for run in runs]))
+        at = HEADER_BYTES if self._file is None or rolls else self._file.size
+        entry = self._buffer.lay_out(runs, self.next_offset, at)
+        self._prepared = PreparedBatch(entry, {run.topic for run in runs}, rolls)
+        return self._prepared
 
-    def append_prepared(self, batch: "PreparedBatch") -> range:
+    def append_prepared(self, batch: PreparedBatch) -> range:
         """Add the batch that was prepared last; return its offsets."""
         self._check_open()
-        if batch.entry.first_offset != self.next_offset:
-            raise UsageError("another batch was appended since this one was prepared; append them in their order")
+        if batch is not self._prepared:
+            raise UsageError("another batch was prepared or appended since this one was prepared; append each at once")
+        self._prepared = None
         self._note_topics(batch.topics)
-        if self._file >= 0 and self._must_roll(batch.entry.rows):
+        if batch.rolls and self._file is not None:
             self._seal()
             self.retain()
-            # The offsets of the new segment are the same: only its name depends on them.
+        entry = batch.entry
+        whole = self._buffer.seal(entry)
         try:
-            if self._file < 0:
+            if self._file is None:
                 self._begin()
-            entry = batch.entry._replace(at=self._size)
-            self._write(batch.parts, entry.stop - entry.at)
+            assert self._file is not None
+            assert self._file.size == entry.at
+            self._file.append(whole)
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
-        self._size = entry.stop
         self._entries.append(entry)
         self._dirty = True
         offsets = range(self.next_offset, entry.stop_offset)
@@ -177,9 +182,9 @@ class SegmentLog:
 
     def sync(self) -> None:
         """Force to the disk what was appended, whatever the policy."""
-        if self._dirty and self._file >= 0:
+        if self._dirty and self._file is not None:
             try:
-                os.fdatasync(self._file)
+                self._file.force()
             except OSError as error:
                 # The kernel forgets what it could not write: a second force would succeed and mean nothing.
                 self._lost = f"forcing it to the disk failed ({error.strerror})"
@@ -196,9 +201,10 @@ class SegmentLog:
         """Delete the oldest segments beyond the bounds of size and age; return how many. The newest always stays."""
         deleted = 0
         sealed = [each for each in find_segments(self.directory) if each.first_offset != self._segment_first]
-        if self._file < 0:
+        if self._file is None:
             sealed = sealed[:-1]
-        total = self._size + sum(each.bytes_on_disk() for each in sealed)
+        newest = self._entries[-1].stop if self._entries else 0
+        total = newest + sum(each.bytes_on_disk() for each in sealed)
         now_ns = self._clock()
         for segment in sealed:
             summary = segment.summary()
@@ -247,14 +253,15 @@ class SegmentLog:
             ) from None
 
     def _let_go(self) -> None:
-        for file in (self._file, self._lock):
-            if file >= 0:
-                os.close(file)
-        self._file = self._lock = -1
+        if self._file is not None:
+            self._file.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._file, self._lock = None, -1
 
     def _must_roll(self, rows: int) -> bool:
         return (
-            self._size >= self._segment_bytes
+            (self._file is not None and self._file.size >= self._segment_bytes)
             or self.next_offset + rows - self._segment_first > SEGMENT_ROWS_MAX
             or self._clock() - self._segment_began_ns >= self._segment_age_ns
         )
@@ -262,40 +269,25 @@ class SegmentLog:
     def _begin(self) -> None:
         """Make the file of a new segment. Its name is on the disk before any of its offsets is given to anybody."""
         path = self.directory / segment_name(self.next_offset)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        file = GrowingFile(path)
         self._segment_first, self._segment_began_ns = self.next_offset, self._clock()
-        self._size, self._entries = 0, []
+        self._entries = []
         try:
-            self._write([segment_header(self._segment_first, self._segment_began_ns)], HEADER_BYTES)
-            os.fdatasync(self._file)
+            file.append(memoryview(segment_header(self._segment_first, self._segment_began_ns)))
+            file.force()
             force_directory(self.directory)
         except OSError:
             # No offset of it was used yet: as if it had never been.
-            os.close(self._file)
-            self._file = -1
+            file.close()
             with suppress(OSError):
                 path.unlink()
             raise
-        self._size = HEADER_BYTES
+        self._file = file
         self._synced_ns = self._segment_began_ns
-
-    def _write(self, parts: Sequence[Any], wanted: int) -> None:
-        """Write all parts behind the last whole batch, or cut off what got there and raise."""
-        try:
-            written = os.pwritev(self._file, parts, self._size)
-            if written < wanted:
-                # A write is cut short by a full disk; the second try tells the cause.
-                rest = memoryview(b"".join(parts))
-                while written < wanted:
-                    written += os.pwrite(self._file, rest[written:], self._size + written)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(self._file, self._size)
-            raise
 
     def _seal(self) -> None:
         """End the segment: force it, and write its index."""
-        if self._file < 0:
+        if self._file is None:
             return
         self.sync()
         try:
@@ -303,8 +295,8 @@ class SegmentLog:
             write_whole(self._segment().index_path, index)
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
-        os.close(self._file)
-        self._file = -1
+        self._file.close()
+        self._file = None
 
     def _segment(self) -> SegmentFile:
         return SegmentFile(self.directory / segment_name(self._segment_first), self._segment_first)

@@ -86,3 +86,12 @@ def test_who_waits_waits_for_those_who_sleep_too() -> None:
     verdict = StreamVerdict()
     verdict.decide(0, said(500, behind=20, slow=SlowMembers.WAIT), SETTINGS)
     assert (verdict.stable, verdict.floor) == (20, 20)
+
+
+def test_the_only_receiver_is_waited_for_also_while_it_sleeps() -> None:
+    """Ours: a recorder that paused for 0.3 s was left behind by its one sender, and never caught up."""
+    verdict = StreamVerdict()
+    verdict.decide(0, said(500, behind=20), SETTINGS, is_only=True)
+    assert (verdict.stable, verdict.floor) == (20, 20)
+    verdict.decide(0, said(500), SETTINGS, is_only=True)
+    assert (verdict.stable, verdict.floor) == (500, 500)

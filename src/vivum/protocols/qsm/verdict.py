@@ -32,7 +32,7 @@ class StreamVerdict:
         left behind as soon as the sender is faster.
         """
         reached, behind = record.prefix, record.behind
-        if record.slow >= SlowMembers.WAIT:
+        if record.slow >= SlowMembers.WAIT or is_only:
             # Also for those who sleep: nothing is stable that one of them lacks.
             reached = min(reached, behind)
         if reached != NOBODY:

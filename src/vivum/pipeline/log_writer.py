@@ -1,0 +1,135 @@
+"""A thread that appends to a log what others hand over, a batch at a time.
+
+Who hands over does not wait for the disk, nor for the making of a batch. Runs wait until there are `BATCH_BYTES` of
+them or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
+
+Past half of that limit who hands over lets the thread get on first, `GIVE_WAY_S` at most: where both are short of
+processors the caller would else take them all, to fetch what has to be refused. A thread that does not get on, since
+the disk stands still, is not waited for again before it does.
+
+Between the two sides are a deque and counters that only one side changes, so there is no lock. Copying, checksums and
+writes let go of the interpreter, so the thread takes little from who hands over.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event
+
+from vivum.core.time import MILLISECOND, SECOND
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_log import SegmentLog
+from vivum.storage.topic_types import TypeDescription
+from vivum.wire.codec import measure
+
+LINGER_NS = 50 * MILLISECOND
+"""How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""A batch of so much is written at once. More would be copied after the processor's cache has let go of it."""
+
+HELD_BYTES_MAX = 256 * 1024 * 1024
+"""What may wait for the disk: a third of a second of what a recorder can take at most."""
+
+GIVE_WAY_S = 0.02
+"""How long who hands over waits for a batch to be written: a few times what one takes."""
+
+_IDLE_S = 1.0
+
+
+class LogWriter:
+    """Writes to a log. One thread calls `run`, another one all the rest."""
+
+    def __init__(
+        self,
+        log: SegmentLog,
+        on_written: Callable[[Sequence[RecordedRun]], None],
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        """Prepare. `on_written` is told, in the thread, what was appended."""
+        self._log = log
+        self._on_written = on_written
+        self._held_bytes_max = held_bytes_max
+        self._held: deque[tuple[int, RecordedRun]] = deque()
+        self._declared: deque[tuple[str, TypeDescription]] = deque()
+        self._wake = Event()
+        self._has_written = Event()
+        self._is_stopping = False
+        # The first three are changed by who hands over, the others by the thread.
+        self._put_bytes = 0
+        self._put_messages = 0
+        self._stood_still_at = -1
+        self._taken_bytes = 0
+        self._written_bytes = 0
+        self._written_messages = 0
+
+    def put(self, run: RecordedRun) -> bool:
+        """Take a run to write; False if too much is waiting."""
+        payloads = run.payloads
+        size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
+        if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
+            self._give_way()
+        held = self._put_bytes - self._written_bytes
+        if held and held + size > self._held_bytes_max:
+            return False
+        waiting = self._put_bytes - self._taken_bytes
+        self._held.append((size, run))
+        self._put_bytes += size
+        self._put_messages += len(run.payloads)
+        if waiting == 0 or waiting < BATCH_BYTES <= waiting + size:
+            self._wake.set()
+        return True
+
+    def _give_way(self) -> None:
+        if self._stood_still_at != self._written_bytes:
+            self._has_written.clear()
+            if not self._has_written.wait(GIVE_WAY_S):
+                self._stood_still_at = self._written_bytes
+
+    def declare(self, topic: str, description: TypeDescription) -> None:
+        """Take the type of a topic to keep beside the log."""
+        self._declared.append((topic, description))
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let the thread end when it has written all that it was given."""
+        self._is_stopping = True
+        self._wake.set()
+
+    @property
+    def unwritten(self) -> int:
+        """Messages that were taken and are not in the log."""
+        return self._put_messages - self._written_messages
+
+    def run(self) -> None:
+        """Write until `stop`. Raises `StorageError` when the log cannot be written."""
+        while True:
+            # Cleared before looking: what comes after the look wakes again.
+            self._wake.clear()
+            if self._declared:
+                self._log.declare(*self._declared.popleft())
+            elif self._is_stopping or self._taken_bytes + BATCH_BYTES <= self._put_bytes:
+                if not self._held:
+                    return
+                self._append()
+            elif self._held:
+                self._wake.wait(LINGER_NS / SECOND)
+                self._append()
+            elif not self._wake.wait(_IDLE_S):
+                # Nothing comes: what is not on the disk yet goes there now.
+                self._log.sync_if_due()
+
+    def _append(self) -> None:
+        """Append what is held, up to a batch or a run more."""
+        runs = []
+        taken = messages = 0
+        while self._held and taken < BATCH_BYTES:
+            size, run = self._held.popleft()
+            runs.append(run)
+            taken += size
+            messages += len(run.payloads)
+        self._taken_bytes += taken
+        self._log.append(runs)
+        self._written_bytes += taken
+        self._written_messages += messages
+        self._has_written.set()
+        self._on_written(runs)

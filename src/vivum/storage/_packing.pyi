@@ -1,0 +1,6 @@
+"""What `_packing.pyx` gives; told in `packing_twin.py`."""
+
+from typing import Any
+
+def stops_of(payloads: list[bytes]) -> bytes: ...
+def pack_payloads(payloads: list[bytes], memory: Any, at: int) -> None: ...

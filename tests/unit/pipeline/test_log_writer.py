@@ -1,0 +1,131 @@
+"""The thread that writes a log: nothing that it was given vanishes, whatever the disk does."""
+
+import asyncio
+import os
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+import vivum
+from vivum.pipeline import log_writer
+from vivum.pipeline.log_writer import LogWriter
+from vivum.pipeline.recorder import Recorder
+from vivum.storage.errors import StorageError
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_reader import LogReader
+
+PAYLOAD = bytes(1000)
+
+
+def run(number: int) -> RecordedRun:
+    return RecordedRun("/a", 1, 1, number, 1, 0, 0, [PAYLOAD])
+
+
+def sequences(directory: Any) -> list[int]:
+    return [row["sequence"] for batch in LogReader(directory).batches(0, 1 << 62) for row in batch.to_pylist()]
+
+
+def test_what_is_taken_is_written_and_what_is_refused_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "GIVE_WAY_S", 0.0)
+    written: list[RecordedRun] = []
+    with SegmentLog(tmp_path) as log:
+        writer = LogWriter(log, written.extend, held_bytes_max=10_000)
+        taken = [number for number in range(100) if writer.put(run(number))]
+        assert taken == list(range(10))
+        assert writer.unwritten == 10
+        writer.stop()
+        writer.run()
+        assert writer.unwritten == 0
+    assert [each.first_sequence for each in written] == taken
+    assert sequences(tmp_path) == taken
+
+
+def test_there_is_room_again_when_the_disk_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "GIVE_WAY_S", 0.0)
+    with SegmentLog(tmp_path) as log:
+        noted = Event()
+        writer = LogWriter(log, lambda runs: noted.set(), held_bytes_max=10_000)
+        while writer.put(run(0)):
+            pass
+        thread = Thread(target=writer.run)
+        thread.start()
+        assert noted.wait(30)
+        assert writer.put(run(1))
+        writer.stop()
+        thread.join(30)
+    assert sequences(tmp_path) == [0] * 10 + [1]
+
+
+def test_who_hands_over_gives_way_once_to_a_disk_that_stands_still(tmp_path, monkeypatch):
+    waits = []
+    with SegmentLog(tmp_path) as log:
+        writer = LogWriter(log, lambda runs: None, held_bytes_max=10_000)
+        monkeypatch.setattr(writer._has_written, "wait", lambda timeout: waits.append(timeout) or False)
+        for number in range(100):
+            writer.put(run(number))
+        assert waits == [log_writer.GIVE_WAY_S]
+        writer.stop()
+        writer.run()
+        for number in range(100):
+            writer.put(run(number))
+        assert len(waits) == 2
+
+
+def test_messages_that_a_full_disk_did_not_take_are_known(tmp_path, monkeypatch):
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with SegmentLog(tmp_path) as log:
+        writer = LogWriter(log, lambda runs: None)
+        for number in range(5):
+            writer.put(run(number))
+        monkeypatch.setattr(os, "pwrite", fail)
+        with pytest.raises(StorageError, match="No space left on device"):
+            writer.run()
+        monkeypatch.undo()
+    assert writer.unwritten == 5
+
+
+def test_a_recorder_on_a_disk_that_stands_still_counts_every_message_that_it_does_not_write(tmp_path, monkeypatch):
+    goes_on = Event()
+    goes_on.set()
+    plain = os.pwrite
+
+    def wait_and_write(file: int, data: Any, at: int) -> int:
+        goes_on.wait(60)
+        return plain(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", wait_and_write)
+
+    async def scene(log: SegmentLog) -> Recorder:
+        async with vivum.connect(f"{tmp_path.name} {os.getpid()}") as node:
+            recorder = Recorder(node, ["/swx/**"], log, held_bytes_max=20_000)
+            recording = asyncio.create_task(recorder.run())
+            topic = await node.enter("/swx/raw", bytes)
+            sent = 0
+            while recorder.recorded == 0:
+                # Those before the recorder entered are not its own.
+                await topic.send(PAYLOAD)
+                await topic.flush()
+                await asyncio.sleep(0.01)
+            await recorder.settle()
+            before = recorder.recorded
+            goes_on.clear()
+            for _ in range(60):
+                # Each alone, or they might come as one run, which is taken whole or not at all.
+                await topic.send(PAYLOAD)
+                await topic.flush()
+                sent += 1
+            goes_on.set()
+            recording.cancel()
+            await asyncio.wait([recording])
+            assert recording.cancelled()
+            assert recorder.missed >= 60 - 20
+            assert recorder.recorded - before + recorder.missed == sent
+            return recorder
+
+    with SegmentLog(tmp_path) as log:
+        recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
+    assert len(sequences(tmp_path)) == recorder.recorded
