@@ -73,6 +73,7 @@ class Driver:
         self._polling = Polling(poll_ns)
         self._is_turning = False
         self._sent_bytes = 0
+        self._has_input = False
 
     @property
     def now_ns(self) -> int:
@@ -95,6 +96,7 @@ class Driver:
         Not at once: what the application does in the same turn of the loop goes into the same frames.
         """
         self._node.submit(self.now_ns, command)
+        self._has_input = True
         self.pump_soon()
 
     def pump_soon(self) -> None:
@@ -169,13 +171,19 @@ class Driver:
         self._pump_scheduled = False
         if self._pumping or self._closed:
             # A callback of the application submitted something: the loop below will see it.
+            self._has_input = True
             return
         self._pumping = True
         try:
-            while (output := self._node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
+            node = self._node
+            while (output := node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
+                self._has_input = False
                 self._carry_out(output)
                 if self._is_closed():
                     return
+                if not (self._has_input or output.events or (node.has_data and not self._unsent)):
+                    # Nobody has said anything since, and whoever is told of an event may do so in other ways.
+                    break
         finally:
             self._pumping = False
         self._set_timer()
