@@ -1,22 +1,44 @@
 """`vivum bench latency`: how long a message and its answer take, between two processes of this machine.
 
 The same ping-pong over Vivum, over a bare UDP socket and over a pyzmq PAIR. One message is under way at a time; the
-first ones warm up and do not count.
+first ones warm up and do not count. All pairs of processes are there from the beginning and take turns, a slice of the
+rounds each, so that the state of the machine is the same for all. Who waits for its turn sleeps.
 """
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
 from vivum.bench.cell import Cell
-from vivum.bench.crew import Crew, MissingError
+from vivum.bench.crew import Crew, MissingError, Worker
 from vivum.bench.loops import run_fast
 from vivum.bench.systems import vivum_topics
 from vivum.bench.worker import Control
 
 WARM_ROUNDS = 200
+"""At the beginning of each slice: caches are warm, and who polls after some rounds does so."""
+
+SLICES = 10
+"""The rounds of every pair are done in so many parts."""
+
+POLL_NS_MAX = 1_000_000
+"""The raw socket that polls sleeps after so long: while others have their turn it must not be in their way."""
+
+Times = dict[str, list[int]]
+"""For each way to do it, how long each round took, in nanoseconds."""
+
+PAIRS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("raw_udp_", "raw", {}),
+    ("raw_udp_polling_", "raw", {"polls": True}),
+    ("udp_on_loop_", "loop", {}),
+    ("pyzmq_", "zmq", {}),
+    ("", "vivum", {}),
+    ("sleeping_", "vivum", {"poll_us": 0}),
+)
+"""What the keys of a pair's results begin with, what it does, and its options."""
 
 
 def measure_latency(
@@ -24,16 +46,26 @@ def measure_latency(
 ) -> dict[str, Any]:
     """Run all ping-pongs; the result has the keys that `vivum bench latency --json` prints."""
     result: dict[str, Any] = {}
-    for name, task in (("raw_udp_", "raw"), ("udp_on_loop_", "loop"), ("pyzmq_", "zmq"), ("", "vivum")):
-        progress(f"round trips: {task}")
-        try:
-            times = _ping_pong(task, size, rounds, settings)
-        except MissingError as error:
-            result[f"{name}skipped"] = str(error)
-            continue
-        for kind, each in times.items():
-            result[f"{name}{kind}rtt_us_p50"] = _percentile(each, 50)
-            result[f"{name}{kind}rtt_us_p99"] = _percentile(each, 99)
+    with contextlib.ExitStack() as stack:
+        pairs: dict[str, Worker] = {}
+        taken: dict[str, Times] = {}
+        for name, task, further in PAIRS:
+            options = {"size": size, "settings": settings, **further}
+            try:
+                pairs[name] = _start_pair(stack.enter_context(Crew()), task, options)
+            except MissingError as error:
+                result[f"{name}skipped"] = str(error)
+        for number in range(SLICES):
+            progress(f"round trips: {number + 1} of {SLICES} slices")
+            share = rounds * (number + 1) // SLICES - rounds * number // SLICES
+            for name, ping in pairs.items():
+                ping.tell(rounds=share)
+                for way, each in ping.hear("times")["times"].items():
+                    taken.setdefault(name, {}).setdefault(way, []).extend(each)
+    for name, times in taken.items():
+        for way, each in times.items():
+            result[f"{name}{way}rtt_us_p50"] = _percentile(each, 50)
+            result[f"{name}{way}rtt_us_p99"] = _percentile(each, 99)
     raw = result["raw_udp_rtt_us_p50"]
     result["to_raw_udp"] = round(result["rtt_us_p50"] / raw, 3)
     return {**result, "size": size, "rounds": rounds}
@@ -44,43 +76,59 @@ def _percentile(times_ns: list[int], percent: int) -> float:
     return round(ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] / 1000, 1)
 
 
-def _ping_pong(task: str, size: int, rounds: int, settings: dict[str, Any]) -> dict[str, list[int]]:
-    with Crew() as crew:
-        options: dict[str, Any] = {"size": size, "rounds": rounds}
-        if task == "zmq":
-            try:
-                import zmq  # noqa: F401
-            except ImportError:
-                raise MissingError("pyzmq is not installed (pip install pyzmq)") from None
-        if task == "vivum":
-            options |= {"receivers": 1, "groups": 1, "settings": settings}
-            cell = Cell(size, 1, 1.0)
-            options |= vivum_topics.prepare(crew, cell) | cell.place(1)[1]
-        echo = crew.start("echo", f"{__name__}:echo_{task}", options)
-        options |= echo.hear("ready")
-        ping = crew.start("ping", f"{__name__}:ping_{task}", options)
-        told = ping.hear("times")
-        return {"": told["times"]} | ({"awaited_": told["awaited"]} if "awaited" in told else {})
+def _start_pair(crew: Crew, task: str, options: dict[str, Any]) -> Worker:
+    """Start two processes; the one that is returned does rounds when it is told."""
+    if task == "zmq":
+        try:
+            import zmq  # noqa: F401
+        except ImportError:
+            raise MissingError("pyzmq is not installed (pip install pyzmq)") from None
+    if task == "vivum":
+        options |= {"receivers": 1, "groups": 2}
+        cell = Cell(options["size"], 1, 1.0)
+        options |= vivum_topics.prepare(crew, cell) | cell.place(1)[1]
+    echo = crew.start("echo", f"{__name__}:echo_{task}", options)
+    options |= echo.hear("ready")
+    ping = crew.start("ping", f"{__name__}:ping_{task}", options)
+    ping.hear("ready")
+    return ping
 
 
-def _time_rounds(control: Control, rounds: int, turn: Callable[[], object]) -> None:
-    times = []
+def _time_rounds(control: Control, turn: Callable[[], object]) -> None:
     clock = time.perf_counter_ns
-    for _ in range(WARM_ROUNDS + rounds):
-        began = clock()
-        turn()
-        times.append(clock() - began)
-    control.tell(times=times[WARM_ROUNDS:])
+    control.tell(ready=True)
+    while True:
+        times = []
+        for _ in range(WARM_ROUNDS + control.wait_for("rounds")):
+            began = clock()
+            turn()
+            times.append(clock() - began)
+        control.tell(times={"": times[WARM_ROUNDS:]})
 
 
-def echo_raw(control: Control, _options: dict[str, Any]) -> None:
-    """Send every datagram back."""
+def echo_raw(control: Control, options: dict[str, Any]) -> None:
+    """Send every datagram back. With `polls` it never sleeps while it waits: what no waking costs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         control.tell(ready=True, port=own.getsockname()[1])
+        if not options.get("polls"):
+            while True:
+                own.sendto(*own.recvfrom(65536))
+        own.setblocking(False)
         while True:
-            data, source = own.recvfrom(65536)
-            own.sendto(data, source)
+            own.sendto(*_polled(own))
+
+
+def _polled(own: socket.socket) -> tuple[bytes, Any]:
+    quiet_ns = time.monotonic_ns() + POLL_NS_MAX
+    while time.monotonic_ns() < quiet_ns:
+        with contextlib.suppress(BlockingIOError):
+            return own.recvfrom(65536)
+    own.settimeout(None)
+    try:
+        return own.recvfrom(65536)
+    finally:
+        own.setblocking(False)
 
 
 def ping_raw(control: Control, options: dict[str, Any]) -> None:
@@ -94,7 +142,13 @@ def ping_raw(control: Control, options: dict[str, Any]) -> None:
             own.sendto(payload, where)
             own.recvfrom(65536)
 
-        _time_rounds(control, options["rounds"], turn)
+        def polled_turn() -> None:
+            own.sendto(payload, where)
+            _polled(own)
+
+        if options.get("polls"):
+            own.setblocking(False)
+        _time_rounds(control, polled_turn if options.get("polls") else turn)
 
 
 def echo_loop(control: Control, _options: dict[str, Any]) -> None:
@@ -121,24 +175,29 @@ def ping_loop(control: Control, options: dict[str, Any]) -> None:
         where, payload = ("127.0.0.1", options["port"]), bytes(options["size"])
         done = loop.create_future()
         times: list[int] = []
-        began = 0
+        began = rounds = 0
 
         def on_readable() -> None:
             nonlocal began
             own.recvfrom(65536)
             times.append(clock() - began)
-            if len(times) == WARM_ROUNDS + options["rounds"]:
+            if len(times) == rounds:
                 done.set_result(None)
                 return
             began = clock()
             own.sendto(payload, where)
 
         loop.add_reader(own, on_readable)
-        began = clock()
-        own.sendto(payload, where)
-        async with asyncio.timeout(60.0):
-            await done
-        control.tell(times=times[WARM_ROUNDS:])
+        control.tell(ready=True)
+        while True:
+            rounds = WARM_ROUNDS + await loop.run_in_executor(None, control.wait_for, "rounds")
+            began = clock()
+            own.sendto(payload, where)
+            async with asyncio.timeout(60.0):
+                await done
+            control.tell(times={"": times[WARM_ROUNDS:]})
+            times.clear()
+            done = loop.create_future()
 
     run_fast(run())
 
@@ -166,7 +225,7 @@ def ping_zmq(control: Control, options: dict[str, Any]) -> None:
         own.send(payload)
         own.recv()
 
-    _time_rounds(control, options["rounds"], turn)
+    _time_rounds(control, turn)
 
 
 def echo_vivum(control: Control, options: dict[str, Any]) -> None:

@@ -3,6 +3,9 @@
 The order of handling decides the behaviour under load (seed 004, sections 4 and 6): sockets are drained into memory
 first, tokens and views are handled before repairs and these before data, and only then new data is pulled, as far
 as the kernel takes it. A quantum bounds what is drained at once, so that timers fire on time.
+
+While small messages go back and forth the loop is kept turning instead of sleeping (`polling`): everything else on it
+is served as before.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from vivum.core.machine import (
     Machine,
     Output,
 )
+from vivum.runtime.polling import Polling
 from vivum.runtime.udp import UdpPort
 from vivum.wire.kinds import priority_of
 
@@ -44,8 +48,12 @@ class Driver:
         on_delivery: Callable[[Delivery], None],
         on_event: Callable[[Event], None] | None = None,
         on_settled: Callable[[], None] | None = None,
+        poll_ns: int = 0,
     ) -> None:
-        """Prepare. `on_settled` is called after all that one input caused was carried out."""
+        """Prepare. `on_settled` is called after all that one input caused was carried out.
+
+        The driver polls for at most `poll_ns` before it lets the loop sleep, where that pays.
+        """
         self._node = node
         self._port = port
         self._on_delivery = on_delivery
@@ -62,6 +70,10 @@ class Driver:
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._closed = False
+        self._polling = Polling(poll_ns)
+        self._is_turning = False
+        self._sent_bytes = 0
+        self._has_input = False
 
     @property
     def now_ns(self) -> int:
@@ -84,6 +96,7 @@ class Driver:
         Not at once: what the application does in the same turn of the loop goes into the same frames.
         """
         self._node.submit(self.now_ns, command)
+        self._has_input = True
         self.pump_soon()
 
     def pump_soon(self) -> None:
@@ -111,30 +124,66 @@ class Driver:
                 self._readers.add(each)
                 self._loop.add_reader(each, partial(self._on_readable, each))
 
-    def _on_readable(self, _: socket) -> None:
-        """Drain every socket, not only the one that woke us: a token may wait in another."""
+    def _on_readable(self, readable: socket) -> None:
+        # If the sockets were empty a moment ago, what came is alone: to look for more would cost as much as to take it.
+        # What came since is drained in the next turn.
+        arrived = self._port.receive(readable, 1) if self._polling.was_empty else self._drain()
+        node, now_ns, size = self._node, self.now_ns, 0
+        for source, data in arrived:
+            size += len(data)
+            node.on_datagram(now_ns, source, data)
+        self._pump()
+        if arrived:
+            self._polling.on_arrival(now_ns, size)
+            self._wait()
+
+    def _drain(self) -> list[tuple[Endpoint, bytes]]:
+        """Take all from every socket, not only from the one that woke us: a token may wait in another."""
         drained: tuple[list[tuple[Endpoint, bytes]], ...] = ([], [], [])
         for each in list(self._readers):
             for source, data in self._port.receive(each, DRAIN_BYTES_MAX):
                 drained[priority_of(data)].append((source, data))
-        node, now_ns = self._node, self.now_ns
-        for batch in drained:
-            for source, data in batch:
-                node.on_datagram(now_ns, source, data)
-        self.pump()
+        control, repairs, fresh = drained
+        return control + repairs + fresh if control or repairs else fresh
+
+    def _wait(self) -> None:
+        """Everything was carried out: poll for what comes next, if that pays, or let the loop sleep."""
+        size, self._sent_bytes = self._sent_bytes, 0
+        self._polling.begin(self.now_ns, size)
+        if self._polling.is_on and not self._is_turning:
+            self._is_turning = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        # The loop looks at the sockets without waiting, since this is to be called again, and serves all else on it.
+        if self._polling.go_on(self.now_ns) and not self._closed:
+            self._loop.call_soon(self._turn)
+        else:
+            self._is_turning = False
 
     def pump(self) -> None:
         """Pull and carry out all that the node wants done, then set the timer."""
+        self._pump()
+        if self._sent_bytes:
+            self._wait()
+
+    def _pump(self) -> None:
         self._pump_scheduled = False
         if self._pumping or self._closed:
             # A callback of the application submitted something: the loop below will see it.
+            self._has_input = True
             return
         self._pumping = True
         try:
-            while (output := self._node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
+            node = self._node
+            while (output := node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
+                self._has_input = False
                 self._carry_out(output)
                 if self._is_closed():
                     return
+                if not (self._has_input or output.events or (node.has_data and not self._unsent)):
+                    # Nobody has said anything since, and whoever is told of an event may do so in other ways.
+                    break
         finally:
             self._pumping = False
         self._set_timer()
@@ -160,6 +209,8 @@ class Driver:
             self._on_delivery(delivery)
 
     def _send(self, datagrams: list[Datagram]) -> None:
+        for each in datagrams:
+            self._sent_bytes += len(each.data)
         if self._unsent:
             self._unsent.extend(datagrams)
             return
@@ -181,7 +232,9 @@ class Driver:
 
     def _set_timer(self) -> None:
         deadline_ns = self._node.next_deadline_ns()
-        if deadline_ns == self._timer_ns:
+        armed_ns = self._timer_ns
+        if deadline_ns == armed_ns or (armed_ns is not None and deadline_ns is not None and armed_ns < deadline_ns):
+            # Deadlines are put off with every message: a timer that comes too early is set again then, once.
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -193,5 +246,9 @@ class Driver:
 
     def _on_timer(self) -> None:
         self._timer = self._timer_ns = None
+        deadline_ns = self._node.next_deadline_ns()
+        if deadline_ns is None or self.now_ns < deadline_ns:
+            self._set_timer()
+            return
         self._node.on_timer(self.now_ns)
         self.pump()

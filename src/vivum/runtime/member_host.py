@@ -69,6 +69,8 @@ class HostOptions:
     limits: Limits
     loss: float = 0.0
     """Share of what arrives that is thrown away on purpose."""
+    poll_ns: int = 0
+    """How long the loop is kept awake for the next small message, where that pays."""
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
@@ -134,7 +136,7 @@ class MemberHost:
             carry_after_ns=self._carry_after_ns(),
             trace=trace,
         )
-        self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle)
+        self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle, options.poll_ns)
 
     def start(self) -> None:
         """Begin to look for the service; the rest follows."""

@@ -78,7 +78,10 @@ class _Place:
 
 async def _join(options: dict[str, Any]) -> _Place:
     _try_settings(options.get("settings", {}))
-    node = await vivum.connect(options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX)
+    polling = {"poll_us": options["poll_us"]} if "poll_us" in options else {}
+    node = await vivum.connect(
+        options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX, **polling
+    )
     before_kb, began = resident_kb(), time.monotonic()
     names = [f"/bench/{number}" for number in range(options["groups"])]
     topics = await node.enter_many(names, bytes, own=False)
@@ -163,12 +166,16 @@ def echo(control: Control, options: dict[str, Any]) -> None:
 
     async def run() -> None:
         place = await _join(options)
-        topic = place.topics[0]
-        topic.on_batch(lambda batch: None if topic.try_send_many(batch.payloads) else _refused())
+        for each in place.topics:
+            _send_back(each)
         control.tell(ready=True)
         await asyncio.get_running_loop().run_in_executor(None, control.hear)
 
     run_fast(run())
+
+
+def _send_back(topic: vivum.Topic[bytes]) -> None:
+    topic.on_batch(lambda batch: None if topic.try_send_many(batch.payloads) else _refused())
 
 
 def _refused() -> None:
@@ -176,21 +183,20 @@ def _refused() -> None:
 
 
 def ping(control: Control, options: dict[str, Any]) -> None:
-    """Send one message at a time and wait for it to come back: by a callback, then by `await topic.receive()`."""
+    """Send one message at a time and wait for it to come back, when told how often.
+
+    In one topic by a callback, in another by `await topic.receive()`.
+    """
 
     async def run() -> None:
         place = await _join(options)
         await place.meet(2)
-        topic, loop, clock = place.topics[0], asyncio.get_running_loop(), time.perf_counter_ns
-        payload, rounds = bytes(options["size"]), options["warm"] + options["rounds"]
-        awaited = []
-        for _ in range(rounds):
-            began = clock()
-            await topic.send(payload)
-            await topic.receive()
-            awaited.append(clock() - began)
+        called, awaited = place.topics
+        loop, clock, warm = asyncio.get_running_loop(), time.perf_counter_ns, options["warm"]
+        payload = bytes(options["size"])
         times: list[int] = []
         done = loop.create_future()
+        began = rounds = 0
 
         def on_batch(_: vivum.Batch[bytes]) -> None:
             nonlocal began
@@ -199,13 +205,25 @@ def ping(control: Control, options: dict[str, Any]) -> None:
                 done.set_result(None)
             else:
                 began = clock()
-                topic.try_send(payload)
+                called.try_send(payload)
 
-        topic.on_batch(on_batch)
-        began = clock()
-        topic.try_send(payload)
-        async with asyncio.timeout(60.0):
-            await done
-        control.tell(times=times[options["warm"] :], awaited=awaited[options["warm"] :])
+        called.on_batch(on_batch)
+        control.tell(ready=True)
+        while True:
+            rounds = warm + await loop.run_in_executor(None, control.wait_for, "rounds")
+            began = clock()
+            called.try_send(payload)
+            async with asyncio.timeout(60.0):
+                await done
+            by_callback = times[warm:]
+            times.clear()
+            done = loop.create_future()
+            for _ in range(rounds):
+                began = clock()
+                await awaited.send(payload)
+                await awaited.receive()
+                times.append(clock() - began)
+            control.tell(times={"": by_callback, "awaited_": times[warm:]})
+            times.clear()
 
     run_fast(run())

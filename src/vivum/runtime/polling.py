@@ -1,0 +1,127 @@
+"""Decides when a node that waits for the next datagram polls instead of sleeping.
+
+To wake a process on an idle processor costs tens of microseconds, more than all the work for a small message. So a
+node that has heard several small answers one soon after the other polls for the next one, up to a limit. Polling must
+prove itself: one in vain ends it, and the node rests, each time for twice as long, until a run of polls has found
+something. It also rests when the loop did not come back for long: somebody else wants the processor, or the loop has
+other work. Idle nodes, slow trickles, bulk traffic and crowded machines therefore do not poll, but for a trial now and
+then.
+
+Pure: the driver brings the time and turns the loop. The same idea as the kernel's `halt_poll_ns` and the idle
+strategies of messaging systems.
+"""
+
+POLL_US_MAX = 10_000
+"""The longest limit that may be asked for, in microseconds: who waits longer than that does not mind the waking."""
+
+SHORT_WAITS = 4
+"""So many waits in a row must be short before a node polls: a request and its answer are not yet a run."""
+
+SLEPT_FACTOR = 2
+"""A wait in which both sides slept may last so many limits and still be short: without the waking it would be."""
+
+SMALL_BYTES = 4096
+"""Who gets or sends more at once is busy with bulk, and its next wait costs little beside it."""
+
+PROVEN_POLLS = 32
+"""After so many polls in a row that found something, one in vain only ends the run: there is no rest."""
+
+REST_NS_MIN = 1_000_000
+REST_NS_MAX = 64_000_000
+"""How long a node does not poll after polling was in vain: at most one limit of every so much time is lost."""
+
+GAP_NS = 500_000
+"""A turn of the loop takes some microseconds; after a gap of so much another process had the processor."""
+
+CROWDED_REST_NS = 20_000_000
+"""How long a node does not poll after such a gap."""
+
+
+class Polling:
+    """One node's decision, taken anew after all that it handles."""
+
+    __slots__ = (
+        "_has_spoken",
+        "_limit_ns",
+        "_rest_ns",
+        "_rest_until_ns",
+        "_short_waits",
+        "_since_ns",
+        "_streak",
+        "_turned_ns",
+        "_turns",
+        "is_on",
+    )
+
+    def __init__(self, limit_ns: int) -> None:
+        """Begin without polling. `limit_ns` is how long to poll at most; 0 for never."""
+        self.is_on = False
+        self._limit_ns = limit_ns
+        self._since_ns = 0
+        self._has_spoken = False
+        self._short_waits = 0
+        # Turns of the loop since the last arrival, and when the last one was.
+        self._turns = 0
+        self._turned_ns = 0
+        # Polls in a row that found something.
+        self._streak = 0
+        self._rest_ns = REST_NS_MIN
+        self._rest_until_ns = 0
+
+    @property
+    def was_empty(self) -> bool:
+        """Tell whether the sockets were empty a moment ago: between two turns the loop looked, and found nothing."""
+        return self._turns > 1
+
+    def on_arrival(self, now_ns: int, size: int) -> None:
+        """The wait ended at this time: so many bytes came."""
+        self._turns = 0
+        self._has_spoken = False
+        if size > SMALL_BYTES:
+            self._short_waits = 0
+            self.is_on = False
+        elif self.is_on:
+            self._streak += 1
+            if self._streak == PROVEN_POLLS:
+                self._rest_ns = REST_NS_MIN
+        elif now_ns - self._since_ns <= SLEPT_FACTOR * self._limit_ns:
+            self._short_waits += 1
+        else:
+            self._short_waits = 0
+
+    def begin(self, now_ns: int, sent: int) -> None:
+        """All is carried out, and so many bytes were sent: a wait begins, and `is_on` tells whether to poll.
+
+        What is sent while nobody answers does not begin another wait: who only sends would always just have begun.
+        """
+        if sent > SMALL_BYTES:
+            self._short_waits = 0
+            self.is_on = False
+        if self._has_spoken:
+            return
+        self._has_spoken = sent > 0
+        self._since_ns = self._turned_ns = now_ns
+        if not self.is_on and self._short_waits >= SHORT_WAITS and now_ns >= self._rest_until_ns:
+            self.is_on = True
+            self._streak = self._turns = 0
+
+    def go_on(self, now_ns: int) -> bool:
+        """Tell after a turn of the loop whether to turn it once more, or to let it sleep."""
+        if not self.is_on:
+            return False
+        self._turns += 1
+        if now_ns - self._turned_ns >= GAP_NS:
+            self._rest(now_ns + CROWDED_REST_NS)
+        elif now_ns - self._since_ns >= self._limit_ns:
+            if self._streak >= PROVEN_POLLS:
+                self._rest(now_ns)
+            else:
+                self._rest(now_ns + self._rest_ns)
+                self._rest_ns = min(2 * self._rest_ns, REST_NS_MAX)
+        self._turned_ns = now_ns
+        return self.is_on
+
+    def _rest(self, until_ns: int) -> None:
+        self.is_on = False
+        self._short_waits = self._turns = 0
+        self._rest_until_ns = until_ns
