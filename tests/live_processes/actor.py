@@ -92,7 +92,8 @@ class Actor:
         views = {name: None if topic.view is None else topic.view.members for name, topic in self.topics.items()}
         return (
             f"service {host.service_info}, client {client.state.value} at {client._errands.destination}, term "
-            f"{client.term:x}, epoch {client.epoch:x}, groups {client.groups}, wanted {client.wanted_groups}, views {views}"
+            f"{client.term:x}, epoch {client.epoch:x}, groups {client.groups}, "
+            f"wanted {client.wanted_groups}, views {views}"
         )
 
     async def do_leave(self, topic: str) -> Any:
