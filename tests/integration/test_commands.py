@@ -1,15 +1,21 @@
 """The commands that join a domain, as processes."""
 
+import asyncio
 import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import vivum
 
 TIMEOUT_S = 60
 
@@ -39,8 +45,8 @@ class Commands:
         out, err = process.communicate(given, TIMEOUT_S)
         return process.returncode, out, err
 
-    def up(self) -> "subprocess.Popen[str]":
-        process = self.start("up")
+    def up(self, *words: str) -> "subprocess.Popen[str]":
+        process = self.start("up", *words)
         assert process.stdout is not None
         assert "service of domain" in process.stdout.readline()
         return process
@@ -66,6 +72,40 @@ def last_json(text: str) -> dict[str, object]:
     found = json.loads(text.splitlines()[-1])
     assert isinstance(found, dict)
     return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_a_service_that_died_and_starts_again_at_its_port_serves_all(commands: Commands, nodes: int) -> None:
+    """With four nodes a standby went on for it meanwhile: then two services meet, of which the one from `up` stays."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async def scene() -> None:
+        options: dict[str, Any] = {"seeds": [f"127.0.0.1:{port}"], "multicast": False, "timeout_s": TIMEOUT_S}
+        service = await asyncio.to_thread(commands.up, "--port", str(port))
+        async with AsyncExitStack() as stack:
+
+            async def enter() -> vivum.Topic[bytes]:
+                node = await stack.enter_async_context(vivum.connect(commands.domain, **options))
+                return await node.enter("/a", bytes)
+
+            topics = [await enter() for _ in range(nodes)]
+            for each in topics:
+                await each.wait_for_members(nodes)
+            service.kill()
+            service.wait()
+            if nodes > 2:
+                while not any(each._node.carries_service for each in topics):
+                    await asyncio.sleep(0.05)
+            await asyncio.to_thread(commands.up, "--port", str(port))
+            late = await enter()
+            await late.wait_for_members(nodes + 1)
+            for each in topics:
+                await each.wait_for_members(nodes + 1)
+
+    asyncio.run(asyncio.wait_for(scene(), 2 * TIMEOUT_S))
 
 
 @pytest.mark.slow

@@ -112,6 +112,10 @@ class ConfigurationService:
         """Tell the name of the process that had this life; empty if forgotten or never known."""
         return self._former_names.get(member, "")
 
+    def knew(self, member: Member) -> bool:
+        """Tell whether this is a life that this service gave or took over, also if it has ended since."""
+        return self.life_of(member) is not None or member in self._former_names
+
     def join(self, name: str, wanted: NodeId, endpoint: Endpoint) -> Life | None:
         """Give a process a node id and a life; the same again if it asks again. None if that ended or no id is left.
 

@@ -154,12 +154,13 @@ class ServiceMachine:
             cause: str | None = "this service has stepped down"
         elif frame.kind == Kind.REPLICA:
             cause = self._on_replica(source, member, frame.view, body)
-        elif self._is_later(frame.view):
-            self._step_down(ServiceStatus(frame.view, "", 0, (), ()))
-            cause = "speaks of a later term than this one; stepped down"
         elif frame.view > self.term:
-            # Nobody can win a round twice: it had its life from a service of another history.
-            cause = "speaks of another service that began in the same round"
+            if self._is_successor(frame.view, member):
+                self._step_down(ServiceStatus(frame.view, "", 0, (), ()))
+                cause = "speaks of a later term than this one; stepped down"
+            else:
+                # It had its life from a service of another history; discovery tells which of the two stays.
+                cause = "speaks of a service that knows nothing of this one"
         elif isinstance(body, Join):
             cause = self._on_join(source, body)
         elif frame.view < self.term:
@@ -172,7 +173,7 @@ class ServiceMachine:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
     def _on_replica(self, source: Endpoint, member: Member, term: int, body: ControlMessage) -> str | None:
-        if isinstance(body, Succession) and self._is_later(body.status.term):
+        if isinstance(body, Succession) and self._is_successor(body.status.term, member):
             status = body.status
             host, port = (status.host, status.port) if status.host else source
             self._step_down(ServiceStatus(status.term, host, port, status.standbys, status.ends))
@@ -188,8 +189,9 @@ class ServiceMachine:
             self._on_batch_due(None)
         return cause
 
-    def _is_later(self, term: int) -> bool:
-        return term >> ROUND_BITS > self.term >> ROUND_BITS
+    def _is_successor(self, term: int, member: Member) -> bool:
+        """Tell whether a term went on where this one stood: a later round, told by who had its life from this one."""
+        return term >> ROUND_BITS > self.term >> ROUND_BITS and self.service.knew(member)
 
     def _step_down(self, status: ServiceStatus) -> None:
         self.superseded_by = status
