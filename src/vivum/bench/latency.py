@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from vivum.bench.cell import Cell
 from vivum.bench.crew import Crew, MissingError, Worker
 from vivum.bench.loops import run_fast
+from vivum.bench.machine import busy_s
 from vivum.bench.systems import vivum_topics
 from vivum.bench.worker import Control
 
@@ -48,13 +49,16 @@ def measure_latency(
     result: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         pairs: dict[str, Worker] = {}
+        crews: list[Crew] = []
         taken: dict[str, Times] = {}
         for name, task, further in PAIRS:
             options = {"size": size, "settings": settings, **further}
             try:
-                pairs[name] = _start_pair(stack.enter_context(Crew()), task, options)
+                crews.append(stack.enter_context(Crew()))
+                pairs[name] = _start_pair(crews[-1], task, options)
             except MissingError as error:
                 result[f"{name}skipped"] = str(error)
+        before_s, began = _others_s(crews), time.monotonic()
         for number in range(SLICES):
             progress(f"round trips: {number + 1} of {SLICES} slices")
             share = rounds * (number + 1) // SLICES - rounds * number // SLICES
@@ -62,13 +66,22 @@ def measure_latency(
                 ping.tell(rounds=share)
                 for way, each in ping.hear("times")["times"].items():
                     taken.setdefault(name, {}).setdefault(way, []).extend(each)
+        result["other_work"] = round(max(0.0, _others_s(crews) - before_s) / (time.monotonic() - began), 2)
     for name, times in taken.items():
         for way, each in times.items():
             result[f"{name}{way}rtt_us_p50"] = _percentile(each, 50)
             result[f"{name}{way}rtt_us_p99"] = _percentile(each, 99)
     raw = result["raw_udp_rtt_us_p50"]
     result["to_raw_udp"] = round(result["rtt_us_p50"] / raw, 3)
+    if "pyzmq_rtt_us_p50" in result:
+        result["to_pyzmq"] = round(result["rtt_us_p50"] / result["pyzmq_rtt_us_p50"], 3)
     return {**result, "size": size, "rounds": rounds}
+
+
+def _others_s(crews: Sequence[Crew]) -> float:
+    """Tell how long processors were busy so far with anything but these workers, in seconds."""
+    own = sum(sum(worker.cpu_s()) for crew in crews for worker in crew.workers)
+    return busy_s() - own
 
 
 def _percentile(times_ns: list[int], percent: int) -> float:

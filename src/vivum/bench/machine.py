@@ -30,3 +30,10 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
+
+
+def busy_s() -> float:
+    """Tell how long all processors together were busy since the machine started, in seconds."""
+    with open("/proc/stat", encoding="ascii") as stat:
+        user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, stat.readline().split()[1:])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")

@@ -23,6 +23,9 @@ SIZE_MAX = 60_000
 STARVED_MAX = 0.6
 """Past this part of its time without a processor a figure says more of other work than of what is measured."""
 
+OTHER_WORK_MAX = 0.2
+"""With more processors busy with something else, two processes that speak with each other cannot have one each."""
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Another value for a setting of QSM; may be given again."),
@@ -122,6 +125,8 @@ def latency(
             table.add_row(name, f"{result[f'{prefix}rtt_us_p50']:,}", f"{result[f'{prefix}rtt_us_p99']:,}")
     out.print(table)
     out.print(f"Vivum takes {result['to_raw_udp']:g} times as long as raw UDP.")
+    if result["other_work"] > OTHER_WORK_MAX:
+        out.print(f"Other work had {result['other_work']:g} processors meanwhile: measure again when it is quiet.")
     if as_json:
         write_json({"benchmark": "latency", **about(), **result})
 
