@@ -25,7 +25,7 @@ from vivum.live.seat import Seat
 from vivum.pipeline.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
 from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
 
@@ -110,9 +110,7 @@ class Recorder:
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
                 description = type_of_schema(schema)
-                if description is not None:
-                    for name in names:
-                        self._writer.declare(name, description)
+                self._writer.declare([TopicDeclaration(name, description, guarantee) for name in names])
                 seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
                 for seat in seats:
                     seat.holders += 1
