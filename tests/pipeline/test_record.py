@@ -109,6 +109,30 @@ def test_ctrl_c_ends_a_recorder_in_order_and_a_replay_gives_the_log_again(domain
     assert LogReader(tmp_path).stop_offset() == 2 * MESSAGES
 
 
+def test_a_replay_sends_with_the_guarantee_that_was_recorded(domain, tmp_path):
+    async def scene() -> tuple[dict[str, Any], list[bytes]]:
+        async with vivum.connect(domain) as node:
+            feed = await node.enter("/swx/feed", bytes, guarantee=vivum.BEST_EFFORT, own=False)
+            recorder = start("record", "/swx/**", "--to", str(tmp_path), "--domain", domain, "--count", "5", "--json")
+            await asyncio.wait_for(feed.wait_for_members(2), 60)
+            for number in range(5):
+                await feed.send(str(number).encode())
+            await asyncio.to_thread(answer, recorder)
+            # Another guarantee than the topic has would be refused.
+            again = start("replay", str(tmp_path), "--speed", "max", "--wait", "1", "--domain", domain, "--json")
+            values = []
+            async with asyncio.timeout(60):
+                async for event in feed:
+                    values.append(event.value)
+                    if len(values) == 5:
+                        break
+            return await asyncio.to_thread(answer, again), values
+
+    report, values = asyncio.run(scene())
+    assert report["sent"] == 5
+    assert values == [str(number).encode() for number in range(5)]
+
+
 def test_a_schema_is_the_same_there_and_back():
     schema = schema_of(Tick)
     description = type_of_schema(schema)

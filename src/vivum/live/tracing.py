@@ -1,12 +1,15 @@
 """The trace of a live node: what it sent, delivered and installed, in Parquet files for `vivum audit`.
 
-Writing costs some microseconds for each message, and a pause of some 50 ms for each file: for runs that are to be
-judged. Records of topics that promise nothing (best effort) are left out: there is nothing to judge.
+Writing costs some microseconds for each message: for runs that are to be judged. A thread writes the files. At most
+`FILES_WAITING_MAX` of them wait for it; then the node waits too, since a trace with a hole is of no use. Records of
+topics that promise nothing (best effort) are left out: there is nothing to judge.
 """
 
 import re
 from contextlib import suppress
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 from vivum.core.ids import GroupId, Member
 from vivum.observe.trace import NodeStarted, NodeStopped, TraceRecord
@@ -14,7 +17,10 @@ from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter
 
 ROWS_PER_FILE = 32_768
-"""Records held before a file is written: what a crash can lose, and how long the node is busy writing them."""
+"""Records held before a file is written: a crash can lose so many, and those of files that wait."""
+
+FILES_WAITING_MAX = 4
+"""Files whose records wait for the disk, some 8 MB each."""
 
 PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "virtual_synchrony")
 """What every reliable topic promises, as the audit names it."""
@@ -29,13 +35,26 @@ class NodeTrace:
         self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=PROMISES)
         self._unjudged: set[int] = set()
         self._life: Member | None = None
+        self._held: list[TraceRecord] = []
+        self._full: Queue[list[TraceRecord] | None] = Queue(FILES_WAITING_MAX)
+        self._is_closed = False
+        self._thread = Thread(target=self._write_on, name="trace", daemon=True)
+        self._thread.start()
 
     def __call__(self, record: TraceRecord) -> None:
         """Take one record."""
         if not self._unjudged or getattr(record, "group", None) not in self._unjudged:
+            held = self._held
+            held.append(record)
+            if len(held) >= ROWS_PER_FILE:
+                self._held = []
+                self._full.put(held)
+
+    def _write_on(self) -> None:
+        while (records := self._full.get()) is not None:
             # A disk that is full must not stop the node in the middle of its work: `close` tells what is missing.
             with suppress(StorageError):
-                self._writer(record)
+                self._writer.extend(records)
 
     def leave_out(self, group: GroupId) -> None:
         """Do not write what concerns a group."""
@@ -52,4 +71,9 @@ class NodeTrace:
         life, self._life = self._life, None
         if life is not None:
             self(NodeStopped(now_ns, *life, "closed"))
+        if not self._is_closed:
+            self._is_closed = True
+            self._full.put(self._held)
+            self._full.put(None)
+            self._thread.join()
         self._writer.close()

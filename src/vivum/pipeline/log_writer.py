@@ -12,13 +12,12 @@ writes let go of the interpreter, so the thread takes little from who hands over
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event
 
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
-from vivum.storage.topic_types import TypeDescription
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
 from vivum.wire.codec import measure
 
 LINGER_NS = 50 * MILLISECOND
@@ -50,7 +49,7 @@ class LogWriter:
         self._on_written = on_written
         self._held_bytes_max = held_bytes_max
         self._held: deque[tuple[int, RecordedRun]] = deque()
-        self._declared: deque[tuple[str, TypeDescription]] = deque()
+        self._declared: deque[TopicDeclaration] = deque()
         self._wake = Event()
         self._has_written = Event()
         self._is_stopping = False
@@ -85,9 +84,9 @@ class LogWriter:
             if not self._has_written.wait(GIVE_WAY_S):
                 self._stood_still_at = self._written_bytes
 
-    def declare(self, topic: str, description: TypeDescription) -> None:
-        """Take the type of a topic to keep beside the log."""
-        self._declared.append((topic, description))
+    def declare(self, declared: Iterable[TopicDeclaration]) -> None:
+        """Take what is known of topics, to keep it beside the log."""
+        self._declared.extend(declared)
         self._wake.set()
 
     def stop(self) -> None:
@@ -106,7 +105,8 @@ class LogWriter:
             # Cleared before looking: what comes after the look wakes again.
             self._wake.clear()
             if self._declared:
-                self._log.declare(*self._declared.popleft())
+                # All that are there now: the file is written once for them.
+                self._log.declare_all([self._declared.popleft() for _ in range(len(self._declared))])
             elif self._is_stopping or self._taken_bytes + BATCH_BYTES <= self._put_bytes:
                 if not self._held:
                     return

@@ -25,7 +25,7 @@ from vivum.live.seat import Seat
 from vivum.pipeline.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
 from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
 
@@ -61,6 +61,8 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._new: list[TopicRecord] = []
         self._seats: list[Seat] = []
+        self._keyed: set[str] = set()
+        self._not_seen_as_gaps = 0
         self._delivered_runs = 0
         self._written_runs = 0
         self._has_written = asyncio.Event()
@@ -110,9 +112,9 @@ class Recorder:
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
                 description = type_of_schema(schema)
-                if description is not None:
-                    for name in names:
-                        self._writer.declare(name, description)
+                if Guarantee(guarantee) is Guarantee.KEYED:
+                    self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
+                self._writer.declare([TopicDeclaration(name, description, guarantee) for name in names])
                 seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
                 for seat in seats:
                     seat.holders += 1
@@ -135,11 +137,15 @@ class Recorder:
         if self._writer.put(run):
             self._delivered_runs += 1
         else:
-            self.missed += len(run.payloads)
+            self._miss(len(run.payloads))
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Count what is missing."""
-        self.missed += told.count or 1
+        """Count what is missing; as one where nobody knows how much, until the next message tells by its number."""
+        self._miss(told.count or 1)
+
+    def _miss(self, count: int) -> None:
+        self.missed += count
+        self._not_seen_as_gaps += count
 
     async def settle(self) -> None:
         """Wait until all that was delivered so far is in the log."""
@@ -158,7 +164,13 @@ class Recorder:
             tips = self.tips.setdefault(run.topic, {})
             # Told anew it comes last, so those go first that were silent for longest.
             sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
-            tips.pop(sender, None)
+            before = tips.pop(sender, None)
+            if before is not None and run.first_sequence > before and run.topic not in self._keyed:
+                # Most gaps were counted when they came about; what is more than that was not known then.
+                gap = run.first_sequence - before
+                counted = min(gap, self._not_seen_as_gaps)
+                self._not_seen_as_gaps -= counted
+                self.missed += gap - counted
             tips[sender] = run.first_sequence + len(run.payloads)
             if len(tips) > TIPS_MAX:
                 del tips[next(iter(tips))]

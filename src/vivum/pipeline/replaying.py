@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from vivum.core.time import SECOND
-from vivum.live.guarantees import RELIABLE, Guarantee
+from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.recorder import schema_of_type
@@ -23,20 +23,21 @@ async def replay(
     topics: TopicPattern,
     *,
     speed: float | None = 1.0,
-    guarantee: Guarantee = RELIABLE,
     wait_for: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> int:
     """Send every message of these topics again, in the log's order; return how many. `speed` None: without pauses.
 
-    The sender and the numbers are new: this node's. Waits for `wait_for` other members of each topic first.
+    The sender and the numbers are new: this node's. Topics promise what they did when they were recorded (reliable,
+    where an old log does not tell); messages of keyed topics have no keys. Waits for `wait_for` other members of each.
     """
     types = TopicTypes.read(log.directory)
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
         description = types.types[name]
         schema = _BYTES_SCHEMA if description is None else schema_of_type(description)
-        (seats[name],) = await node.take_seats([name], schema, guarantee)
+        guarantee = types.guarantees.get(name, Guarantee.RELIABLE.value)
+        (seats[name],) = await node.take_seats([name], schema, Guarantee(guarantee))
         seats[name].holders += 1
     try:
         await node.join_seats(list(seats.values()))

@@ -99,7 +99,8 @@ class BatchBuffer:
         return self._whole.slice(0, size)
 
     def _make_room(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, max(_START_BYTES, 1 << (size - 1).bit_length()))
+        size = max(_START_BYTES, 1 << (size - 1).bit_length())
+        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(AttributeError, OSError):
             # A disk takes a few large pages at less cost than thousands of small ones.
             self._memory.madvise(mmap.MADV_HUGEPAGE)

@@ -20,7 +20,7 @@ import fcntl
 import mmap
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +55,14 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 SEGMENT_AGE_NS = 600 * SECOND
 """A segment is closed when it is older than this at an append: retention by age has pieces also at low rates."""
+
+
+class TopicDeclaration(NamedTuple):
+    """What is known of a topic: its type, unless it is raw, and the name of what it promises."""
+
+    topic: str
+    message_type: Any = None
+    guarantee: str | None = None
 
 
 class PreparedBatch(NamedTuple):
@@ -120,8 +128,18 @@ class SegmentLog:
 
     def declare(self, topic: str, message_type: Any) -> None:
         """Keep a topic's type beside the log, so that readers can give its fields as columns."""
+        self.declare_all([TopicDeclaration(topic, message_type)])
+
+    def declare_all(self, declared: Iterable[TopicDeclaration]) -> None:
+        """Keep what is known of topics beside the log, all at once."""
         self._check_open()
-        if self.types.declare(topic, message_type):
+        is_new = False
+        for topic, message_type, guarantee in declared:
+            if message_type is not None:
+                is_new |= self.types.declare(topic, message_type)
+            if guarantee is not None:
+                is_new |= self.types.promise(topic, guarantee)
+        if is_new:
             try:
                 self.types.write(self.directory)
             except OSError as error:

@@ -3,7 +3,8 @@
 A type is told as plain data (`types.json`), not as code: who reads a log has other classes, or none, and a log must be
 readable years later. `describe_type` tells a msgspec struct; `struct_of` makes a struct of the same shape again.
 
-A topic whose type is unknown is listed as well, and read raw.
+A topic whose type is unknown is listed as well, and read raw. So is what a topic promised, by name, for who sends its
+messages again; older logs do not tell it.
 """
 
 import json
@@ -133,10 +134,13 @@ def _shown(described: Any) -> str:
 
 
 class TopicTypes:
-    """The types of a log's topics."""
+    """The types of a log's topics, and what each promised."""
 
-    def __init__(self, types: dict[str, TypeDescription | None] | None = None) -> None:
+    def __init__(
+        self, types: dict[str, TypeDescription | None] | None = None, guarantees: dict[str, str] | None = None
+    ) -> None:
         self.types = types or {}
+        self.guarantees = guarantees or {}
 
     @classmethod
     def read(cls, directory: Path) -> "TopicTypes":
@@ -146,7 +150,10 @@ class TopicTypes:
             stored = msgspec.json.decode(path.read_bytes())
             if stored["format"] != FORMAT_OF_TYPES:
                 raise StorageError(f"{path} has format {stored['format']}, this version reads {FORMAT_OF_TYPES}")
-            return cls(msgspec.convert(stored["topics"], dict[str, TypeDescription | None]))
+            return cls(
+                msgspec.convert(stored["topics"], dict[str, TypeDescription | None]),
+                msgspec.convert(stored.get("guarantees", {}), dict[str, str]),
+            )
         except FileNotFoundError:
             return cls()
         except (OSError, msgspec.MsgspecError, KeyError, TypeError) as error:
@@ -164,6 +171,12 @@ class TopicTypes:
         self.types[topic] = new
         return True
 
+    def promise(self, topic: str, guarantee: str) -> bool:
+        """Note what a topic promises; tell whether it was news."""
+        is_new = self.note([topic]) or self.guarantees.get(topic) != guarantee
+        self.guarantees[topic] = guarantee
+        return is_new
+
     def note(self, topics: Iterable[str]) -> bool:
         """Note topics of which nothing but the name is known; tell whether there was a new one."""
         new = [topic for topic in topics if topic not in self.types]
@@ -172,7 +185,11 @@ class TopicTypes:
 
     def write(self, directory: Path) -> None:
         """Write the file, whole."""
-        stored = {"format": FORMAT_OF_TYPES, "topics": msgspec.to_builtins(self.types)}
+        stored = {
+            "format": FORMAT_OF_TYPES,
+            "topics": msgspec.to_builtins(self.types),
+            "guarantees": self.guarantees,
+        }
         write_whole(directory / TYPES_FILE, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 
     def common(self, topics: Iterable[str]) -> TypeDescription:

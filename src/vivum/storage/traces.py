@@ -22,7 +22,7 @@ Does not know what records mean. `vivum.storage.trace_schema` has the columns.
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from heapq import merge
 from itertools import chain, repeat
@@ -99,6 +99,15 @@ class TraceWriter:
         held = self._held
         held.append(record)
         if len(held) >= self._rows_per_file:
+            self.flush()
+
+    def extend(self, records: Sequence[TraceRecord]) -> None:
+        """Take many records at once; when there are enough for a file, they all go into it."""
+        if self._failed:
+            self.records_dropped += len(records)
+            return
+        self._held += records
+        if len(self._held) >= self._rows_per_file:
             self.flush()
 
     def flush(self) -> None:

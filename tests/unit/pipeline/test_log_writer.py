@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 import vivum
+from vivum.live.failures import MissedMessages
 from vivum.pipeline import log_writer
 from vivum.pipeline.log_writer import LogWriter
 from vivum.pipeline.recorder import Recorder
@@ -88,6 +92,33 @@ def test_messages_that_a_full_disk_did_not_take_are_known(tmp_path, monkeypatch)
     assert writer.unwritten == 5
 
 
+@asynccontextmanager
+async def recorded_topic(
+    folder: Path, log: SegmentLog, **options: Any
+) -> AsyncIterator[tuple[Recorder, vivum.Topic[bytes]]]:
+    """Give a recorder at work and the topic that it records, on one node."""
+    async with vivum.connect(f"{folder.name} {os.getpid()}") as node:
+        recorder = Recorder(node, ["/swx/**"], log, **options)
+        recording = asyncio.create_task(recorder.run())
+        topic = await node.enter("/swx/raw", bytes)
+        while recorder.recorded == 0:
+            # Those before the recorder entered are not its own.
+            await send(topic, 1)
+            await asyncio.sleep(0.01)
+        await recorder.settle()
+        yield recorder, topic
+        recording.cancel()
+        await asyncio.wait([recording])
+        assert recording.cancelled()
+
+
+async def send(topic: vivum.Topic[bytes], count: int) -> None:
+    """Send messages, each alone: as one run they would be taken whole or not at all."""
+    for _ in range(count):
+        await topic.send(PAYLOAD)
+        await topic.flush()
+
+
 def test_a_recorder_on_a_disk_that_stands_still_counts_every_message_that_it_does_not_write(tmp_path, monkeypatch):
     goes_on = Event()
     goes_on.set()
@@ -100,32 +131,37 @@ def test_a_recorder_on_a_disk_that_stands_still_counts_every_message_that_it_doe
     monkeypatch.setattr(os, "pwrite", wait_and_write)
 
     async def scene(log: SegmentLog) -> Recorder:
-        async with vivum.connect(f"{tmp_path.name} {os.getpid()}") as node:
-            recorder = Recorder(node, ["/swx/**"], log, held_bytes_max=20_000)
-            recording = asyncio.create_task(recorder.run())
-            topic = await node.enter("/swx/raw", bytes)
-            sent = 0
-            while recorder.recorded == 0:
-                # Those before the recorder entered are not its own.
-                await topic.send(PAYLOAD)
-                await topic.flush()
-                await asyncio.sleep(0.01)
-            await recorder.settle()
+        async with recorded_topic(tmp_path, log, held_bytes_max=20_000) as (recorder, topic):
             before = recorder.recorded
             goes_on.clear()
-            for _ in range(60):
-                # Each alone, or they might come as one run, which is taken whole or not at all.
-                await topic.send(PAYLOAD)
-                await topic.flush()
-                sent += 1
+            await send(topic, 60)
             goes_on.set()
-            recording.cancel()
-            await asyncio.wait([recording])
-            assert recording.cancelled()
             assert recorder.missed >= 60 - 20
-            assert recorder.recorded - before + recorder.missed == sent
-            return recorder
+            await recorder.settle()
+            # Its number shows the same gap again.
+            await send(topic, 1)
+        assert recorder.recorded - before + recorder.missed == 61
+        return recorder
 
     with SegmentLog(tmp_path) as log:
         recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
     assert len(sequences(tmp_path)) == recorder.recorded
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_messages_that_a_recorder_never_saw_are_counted_by_the_numbers_around_them(tmp_path, told):
+    async def scene(log: SegmentLog) -> Recorder:
+        async with recorded_topic(tmp_path, log) as (recorder, topic):
+            (seat,) = recorder._seats
+            seat.unlisten(recorder)
+            await send(topic, 7)
+            if told:
+                recorder.interrupt(MissedMessages("the node was dropped", None))
+                assert recorder.missed == 1
+            seat.listen(recorder)
+            await send(topic, 1)
+        return recorder
+
+    with SegmentLog(tmp_path) as log:
+        recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
+    assert recorder.missed == 7

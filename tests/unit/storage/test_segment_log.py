@@ -172,15 +172,16 @@ def test_offsets_go_on_without_a_jump_after_a_clean_end(tmp_path):
     assert payloads(tmp_path) == [b"one", b"two"]
 
 
-def test_a_killed_writer_loses_nothing_that_it_appended(tmp_path):
+@pytest.mark.parametrize(("segment_bytes", "size"), [(5000, 300), (2_000_000, 400_000)])
+def test_a_killed_writer_loses_nothing_that_it_appended(tmp_path, segment_bytes, size):
     text = f"""
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.runs import RecordedRun
-log = SegmentLog({str(tmp_path)!r}, segment_bytes=5000)
+log = SegmentLog({str(tmp_path)!r}, segment_bytes={segment_bytes})
 number = 0
 while True:
     number += 1
-    log.append([RecordedRun("/a", 1, 1, number, 1, 0, 0, [b"x" * 300])])
+    log.append([RecordedRun("/a", 1, 1, number, 1, 0, 0, [b"x" * {size}])])
     print(number, flush=True)
 """
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as process:

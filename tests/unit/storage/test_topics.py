@@ -7,7 +7,7 @@ import pytest
 
 from vivum.core.errors import UsageError
 from vivum.storage.errors import StorageError
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
 from vivum.storage.topic_names import TopicPattern
 from vivum.storage.topic_types import TopicTypes, describe_type, struct_of
 
@@ -55,6 +55,17 @@ def test_types_are_kept_beside_the_log_and_may_grow_but_not_change(tmp_path):
         with pytest.raises(UsageError, match=r"OrderOther does not fit .* field 'symbol' was str and is int"):
             log.declare("/orders", OrderOther)
     assert TopicTypes.read(tmp_path).types["/orders"].name == "OrderLater"
+
+
+def test_what_a_topic_promised_is_kept_beside_the_log_and_older_logs_do_not_tell(tmp_path):
+    with SegmentLog(tmp_path) as log:
+        log.declare_all([TopicDeclaration("/raw", None, "best effort"), TopicDeclaration("/orders", Order, "reliable")])
+        log.declare("/old", Order)
+    found = TopicTypes.read(tmp_path)
+    assert found.guarantees == {"/raw": "best effort", "/orders": "reliable"}
+    assert (found.types["/raw"], set(found.types)) == (None, {"/raw", "/orders", "/old"})
+    (tmp_path / "types.json").write_text('{"format": 1, "topics": {"/raw": null}}')
+    assert TopicTypes.read(tmp_path).guarantees == {}
 
 
 def test_topics_of_one_type_have_a_common_one_and_others_are_told(tmp_path):

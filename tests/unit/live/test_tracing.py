@@ -1,0 +1,65 @@
+"""The trace of a live node is written by a thread, whole and in order."""
+
+import os
+from threading import Event
+from typing import Any
+
+import pytest
+
+from vivum.core.ids import GroupId, Incarnation, Member, NodeId
+from vivum.live import tracing
+from vivum.live.tracing import NodeTrace
+from vivum.observe.trace import GroupJoined, NodeStarted, NodeStopped
+from vivum.storage.errors import StorageError
+from vivum.storage.traces import read_trace
+
+LIFE = Member(NodeId(3), Incarnation(1))
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "ROWS_PER_FILE", 10)
+
+
+def test_a_node_goes_on_while_its_trace_waits_for_the_disk_and_all_is_written(tmp_path, monkeypatch):
+    goes_on = Event()
+    plain = os.fsync
+
+    def wait_and_force(file: int) -> None:
+        assert goes_on.wait(30)
+        plain(file)
+
+    monkeypatch.setattr(os, "fsync", wait_and_force)
+    trace = NodeTrace(tmp_path, "node")
+    trace.on_life(0, LIFE)
+    for number in range(1, 10 * tracing.FILES_WAITING_MAX):
+        trace(GroupJoined(number, *LIFE, number))
+    assert not list(tmp_path.glob("*.parquet"))
+    goes_on.set()
+    trace.close(1000)
+    trace.close(2000)
+    found = list(read_trace(tmp_path))
+    assert found[0] == NodeStarted(0, *LIFE)
+    assert [each.time_ns for each in found[1:-1]] == list(range(1, 10 * tracing.FILES_WAITING_MAX))
+    assert found[-1] == NodeStopped(1000, *LIFE, "closed")
+
+
+def test_topics_that_promise_nothing_are_left_out(tmp_path):
+    trace = NodeTrace(tmp_path, "node")
+    trace.leave_out(GroupId(7))
+    for group in (6, 7, 8):
+        trace(GroupJoined(group, *LIFE, group))
+    trace.close(9)
+    assert [each.time_ns for each in read_trace(tmp_path)] == [6, 8]
+
+
+def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):
+    def fail(file: int) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    trace = NodeTrace(tmp_path, "node")
+    for number in range(35):
+        trace(GroupJoined(number, *LIFE, number))
+    with pytest.raises(StorageError, match="No space left on device"):
+        trace.close(99)
