@@ -34,12 +34,20 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_layout")],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_header", "_layout")],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_relabel", "_window")
+        for name in ("_codec", "_frames", "_relabel", "_window")
     ]
+    made.append(
+        Extension(
+            "vivum.runtime._datagrams",
+            ["src/vivum/runtime/_datagrams.pyx"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+    )
     made.append(
         Extension(
             "vivum.pipeline.audit._causal_walk",

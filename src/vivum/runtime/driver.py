@@ -119,8 +119,8 @@ class Driver:
                 drained[priority_of(data)].append((source, data))
         node, now_ns = self._node, self.now_ns
         for batch in drained:
-            for source, data in batch:
-                node.on_datagram(now_ns, source, data)
+            if batch:
+                node.on_datagrams(now_ns, batch)
         self.pump()
 
     def pump(self) -> None:
@@ -181,7 +181,8 @@ class Driver:
 
     def _set_timer(self) -> None:
         deadline_ns = self._node.next_deadline_ns()
-        if deadline_ns == self._timer_ns:
+        if self._timer_ns is not None and (deadline_ns is None or deadline_ns >= self._timer_ns):
+            # It may fire for nothing, and is then set anew: deadlines move with every frame, and to follow costs more.
             return
         if self._timer is not None:
             self._timer.cancel()
