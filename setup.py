@@ -34,17 +34,17 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_layout")],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_header", "_layout")],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_relabel", "_window")
+        for name in ("_codec", "_frames", "_relabel", "_window")
     ]
     made += [
         Extension(
             f"vivum.{name}", [f"src/vivum/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True
         )
-        for name in ("pipeline.audit._causal_walk", "storage._packing")
+        for name in ("pipeline.audit._causal_walk", "runtime._datagrams", "storage._packing")
     ]
     ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
     for each in ready:

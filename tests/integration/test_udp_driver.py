@@ -18,6 +18,7 @@ from vivum.protocols.membership.service_machine import ServiceMachine
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
+from vivum.runtime import udp
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
 from vivum.wire.gate import Gate, domain_tag
@@ -152,6 +153,48 @@ def test_segments_and_single_datagrams_arrive_alike(domain: int) -> None:
     finally:
         for port in (with_segments, without, receiver):
             port.close()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_datagrams_of_all_sizes_arrive_whole_and_stay_so(
+    domain: int, batched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones are received where they stay: nothing that comes later may be written over them."""
+    if batched and not udp.BATCHED:
+        pytest.skip("the compiled way in and out was not built, or VIVUM_PURE=1 is set")
+    monkeypatch.setattr(udp, "BATCHED", batched)
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        sizes = [65_507, 1, 40_000, 32_767, 32_768, 0, 1472, 64_000] * 6
+        datagrams = [Datagram(receiver.endpoint, bytes([number]) * size) for number, size in enumerate(sizes)]
+        heard: list[bytes] = []
+        for start in range(0, len(sizes), 16):
+            part = [*datagrams[start : start + 16], Datagram(receiver.endpoint, b"end of part")]
+            assert sender.send(part) == len(part)
+            while not (heard and heard[-1] == b"end of part"):
+                assert select.select([receiver.sockets[0]], [], [], TIMEOUT_S)[0]
+                heard += [data for _, data in receiver.receive(receiver.sockets[0], 1 << 20)]
+            heard.pop()
+        assert heard == [each.data for each in datagrams]
+        assert all(data + b"" == bytes(memoryview(data)) for data in heard)
+    finally:
+        sender.close()
+        receiver.close()
+
+
+def test_of_several_datagrams_that_fail_only_those_are_dropped(domain: int) -> None:
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        target = receiver.endpoint
+        too_large = Datagram(target, bytes(65_508))
+        large = [Datagram(target, bytes([number]) * 40_000) for number in range(3)]
+        sent = [large[0], too_large, large[1], large[2], Datagram(target, b"end")]
+        assert sender.send(sent) == len(sent)
+        assert sender.unsendable == 1
+        assert hear(receiver, b"end") == [*(each.data for each in large), b"end"]
+    finally:
+        sender.close()
+        receiver.close()
 
 
 def test_a_port_hears_only_the_channels_that_it_joined_and_not_itself(domain: int) -> None:

@@ -4,6 +4,7 @@ A machine is a pure state machine. It owns no socket, clock, thread or source of
 simulator, the asyncio runtime, a test) feeds it and carries out what it asks for:
 
     machine.on_datagram(now_ns, source, data)      bytes arrived
+    machine.on_datagrams(now_ns, arrived)          several at once: the same, for less work
     machine.submit(now_ns, command)                the application wants something
     machine.on_timer(now_ns)                       the deadline passed
     machine.next_deadline_ns()                     when to call on_timer, or None
@@ -112,6 +113,10 @@ class Machine(Protocol):
 
     def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
         """Take bytes that arrived: one datagram, or several of one source that the kernel joined."""
+        ...
+
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+        """Take what arrived together: the same as each of them by `on_datagram`, in this order."""
         ...
 
     def submit(self, now_ns: int, command: Command) -> None:

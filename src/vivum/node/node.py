@@ -20,7 +20,8 @@ from vivum.observe.trace import (
     Tracer,
 )
 from vivum.protocols.commands import GapReported, QueueGrew, SendConfirmed, SendFailed
-from vivum.protocols.contract import KeepsMemory, ProtocolMachine
+from vivum.protocols.contract import KeepsMemory, ProtocolMachine, TakesRuns
+from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -48,11 +49,14 @@ class Node:
         self._gate = gate
         self._protocols = tuple(protocols)
         self._by_kind: dict[int, ProtocolMachine] = {}
+        self._on_frames: dict[int, Callable[[int, Endpoint, list[Frame]], None]] = {}
         self._by_command: dict[type[Command], ProtocolMachine] = {}
         for protocol in protocols:
             for kind in protocol.kinds:
                 assert kind not in self._by_kind, f"two protocols want frames of kind {Kind(kind).name}"
                 self._by_kind[kind] = protocol
+                if isinstance(protocol, TakesRuns):
+                    self._on_frames[kind] = protocol.on_frames
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
@@ -68,12 +72,34 @@ class Node:
         """The machines that this node is made of, for those who measure them."""
         return self._protocols
 
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+        """Take what arrived together, in its order. Frames of one kind from one place go to their protocol at once."""
+        self._now_ns = now_ns
+        opened = self._gate.open
+        run: list[Frame] = []
+        run_source, run_kind = None, None
+        for source, data in arrived:
+            for frame in opened(now_ns, source, data):
+                if frame.kind is not run_kind or source is not run_source:
+                    if run_source is not None:
+                        self._hand_over(now_ns, run_source, run)
+                    run, run_source, run_kind = [], source, frame.kind
+                run.append(frame)
+        if run_source is not None:
+            self._hand_over(now_ns, run_source, run)
+
     def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
         """Take bytes that arrived."""
-        self._now_ns = now_ns
-        by_kind = self._by_kind
-        for frame in self._gate.open(now_ns, source, data):
-            protocol = by_kind.get(frame.kind)
+        self.on_datagrams(now_ns, ((source, data),))
+
+    def _hand_over(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
+        kind = frames[0].kind
+        on_frames = self._on_frames.get(kind)
+        if on_frames is not None:
+            on_frames(now_ns, source, frames)
+            return
+        protocol = self._by_kind.get(kind)
+        for frame in frames:
             if protocol is None:
                 self._gate.refuse_kind(now_ns, source, frame)
             else:

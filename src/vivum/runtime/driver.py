@@ -128,13 +128,12 @@ class Driver:
         # If the sockets were empty a moment ago, what came is alone: to look for more would cost as much as to take it.
         # What came since is drained in the next turn.
         arrived = self._port.receive(readable, 1) if self._polling.was_empty else self._drain()
-        node, now_ns, size = self._node, self.now_ns, 0
-        for source, data in arrived:
-            size += len(data)
-            node.on_datagram(now_ns, source, data)
+        now_ns = self.now_ns
+        if arrived:
+            self._node.on_datagrams(now_ns, arrived)
         self._pump()
         if arrived:
-            self._polling.on_arrival(now_ns, size)
+            self._polling.on_arrival(now_ns, sum(len(data) for _, data in arrived))
             self._wait()
 
     def _drain(self) -> list[tuple[Endpoint, bytes]]:

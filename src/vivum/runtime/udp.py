@@ -12,10 +12,24 @@ import errno
 import socket
 import struct
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram
+from vivum.wire.codec import COMPILED
+
+if TYPE_CHECKING:
+    from vivum.runtime import _datagrams
+
+    BATCHED: bool
+else:
+    try:
+        from vivum.runtime import _datagrams
+    except ImportError:
+        _datagrams = None
+    # Without it, or with `VIVUM_PURE=1` as for the codec, datagrams are read and sent one by one.
+    BATCHED = _datagrams is not None and COMPILED
 
 UDP_SEGMENT = 103
 UDP_GRO = 104
@@ -36,11 +50,16 @@ MEMBERSHIPS_MAX = 20
 DATAGRAM_COST_BYTES = 256
 """What a datagram counts besides its bytes, so that a flood of tiny ones is bounded too."""
 
+SEND_MAX = 16
+"""Datagrams that are handed to the kernel at once."""
+
 ENDPOINTS_MAX = 4096
 """Addresses of senders that are remembered, which saves making them; at the limit all are forgotten."""
 
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
+_HOST = struct.Struct("!I")
+_ADDRESS = struct.Struct("=HH4s8x")
 
 
 class UdpPort:
@@ -69,6 +88,10 @@ class UdpPort:
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
         self._endpoints: dict[tuple[str, int], Endpoint] = {}
+        # The same for the compiled way: endpoints by host and port in one number, addresses as the kernel has them.
+        self._places: dict[int, Endpoint] = {}
+        self._packed: dict[Endpoint | Channel, bytes] = {}
+        self._receiver = _datagrams.Receiver() if BATCHED else None
         self._closed = False
         self._socket = self._open((interface, port))
         try:
@@ -79,6 +102,7 @@ class UdpPort:
             self._socket.close()
             raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
         self.endpoint = Endpoint(*self._socket.getsockname())
+        self._own_address = _HOST.unpack(socket.inet_aton(self.endpoint[0]))[0] << 16 | self.endpoint[1]
         self.unsendable = 0
         """Datagrams that the system refused: too large, no route, no such address. Dropped."""
 
@@ -158,6 +182,11 @@ class UdpPort:
         Our own multicasts are left out; what we sent to ourselves is not.
         """
         own = None if source is self._socket else self.endpoint
+        if self._receiver is not None:
+            ours = -1 if own is None else self._own_address
+            return self._receiver.receive(
+                source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours
+            )
         known = self._endpoints
         taken: list[tuple[Endpoint, bytes]] = []
         receive, append = source.recvfrom, taken.append
@@ -179,6 +208,13 @@ class UdpPort:
                 append((endpoint, data))
         return taken
 
+    def _place_of(self, address: int) -> Endpoint:
+        """Make the endpoint of an address that was not heard before, or not for long."""
+        if len(self._places) >= ENDPOINTS_MAX:
+            self._places.clear()
+        made = self._places[address] = Endpoint(socket.inet_ntoa(_HOST.pack(address >> 16)), address & 0xFFFF)
+        return made
+
     def send(self, datagrams: Sequence[Datagram]) -> int:
         """Hand datagrams to the kernel in their order; return how many it took before it had no more room.
 
@@ -191,7 +227,9 @@ class UdpPort:
             where = first.destination
             address = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
             try:
-                if stop - index > 1:
+                if stop - index == 1 and BATCHED:
+                    stop = index + self._send_alike(datagrams, index)
+                elif stop - index > 1:
                     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
                     self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
                 else:
@@ -208,6 +246,22 @@ class UdpPort:
                 self.unsendable += stop - index
             index = stop
         return index
+
+    def _send_alike(self, datagrams: Sequence[Datagram], start: int) -> int:
+        """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
+        where = datagrams[start].destination
+        packed = self._packed.get(where)
+        if packed is None:
+            if len(self._packed) >= ENDPOINTS_MAX:
+                self._packed.clear()
+            host, port = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
+            packed = self._packed[where] = _ADDRESS.pack(socket.AF_INET, socket.htons(port), socket.inet_aton(host))
+        run: list[bytes] = []
+        for each in datagrams[start : start + SEND_MAX]:
+            if each.destination != where or (run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX):
+                break
+            run.append(each.data)
+        return _datagrams.send(self._socket.fileno(), run, packed)
 
     @staticmethod
     def _run(datagrams: Sequence[Datagram], start: int) -> int:

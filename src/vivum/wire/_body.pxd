@@ -5,8 +5,10 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from vivum.wire._layout cimport *
 
 
-cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at) noexcept nogil:
-    """Walk all runs of a body once. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
+cdef inline int check_body(
+    const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at, Py_ssize_t* runs
+) noexcept nogil:
+    """Walk all runs of a body once, and count them. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
     cdef uint32_t count, left, flags
     cdef uint64_t first
     cdef Py_ssize_t size
@@ -19,6 +21,7 @@ cdef inline int check_body(const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, 
         first = load64(base + at + 4)
         if first > C_SEQUENCE_MAX - (count - 1):
             return FAULT_SEQUENCE
+        runs[0] += 1
         at += C_RUN_HEADER
         left = count
         while left:

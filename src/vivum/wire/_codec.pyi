@@ -86,6 +86,16 @@ def split(data: bytes | bytearray | memoryview) -> list[Frame]:
     `bytes` is copied once, since callers use their receive buffers again.
     """
 
+def consecutive(frames: list[Frame], start: int = 0) -> int:
+    """Count the frames from index `start` on that follow each other in one stream, all of one kind; 0 past the end."""
+
+def joint_run(frames: list[Frame], start: int, messages_max: int) -> tuple[int, int, int, list[bytes]] | None:
+    """Take messages of several frames out as if they were one run: next index, group, sequence of the first, payloads.
+
+    As far as frames have one run each, without flags, that goes on with the one before, and were sealed at the same
+    time; no more than `messages_max`, but the first frame is taken whole. None if it has not one such run.
+    """
+
 @final
 class FrameBuilder:
     """A frame of messages under construction, used again for the next one after `seal`.
@@ -148,6 +158,31 @@ class FrameBuilder:
         """Return the frame, zero-padded to `pad_to` bytes if it is shorter, and begin the next one.
 
         `pad_to` is at most the capacity. A frame without messages is allowed: it fills a number.
+        """
+
+    def seal_run(
+        self,
+        group: int,
+        first_sequence: int,
+        payloads: list[bytes],
+        start: int,
+        frames_max: int,
+        bytes_max: int,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+    ) -> tuple[list[bytes], list[int]]:
+        """Seal messages of a group, from index `start` on, into frames of rising `sequence`, as by `extend` and `seal`.
+
+        Only frames that are full, so that the next message does not fit but would fit the next frame: what is left is
+        for a frame that others may share, or must be cut. At most `frames_max` of them, and none once they have
+        `bytes_max` bytes. Return the frames, and for each the index of the first message that is not in it. The builder
+        must be empty.
         """
 
 def seal_control(

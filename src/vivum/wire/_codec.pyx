@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: auto_pickle=False
-"""The compiled codec: frames made and split. Format: `docs/design/wire.md`.
+"""The compiled codec: frames made, and the other compiled parts under one name. Format: `docs/design/wire.md`.
 
 The twin `_twin.py` has the same names and the same behaviour to the byte and to the error; change both or neither.
 This module knows bytes and numbers, nothing of members, views or time.
 
 Rules that keep it from reading or writing past a buffer:
 - A pointer into a buffer is dereferenced only after an explicit comparison with its end, on the same few lines.
-- A `Frame` points into an immutable `bytes` object that it holds, at offsets that `split` validated, and
+- A `Frame` (`_frames.pyx`) points into an immutable `bytes` object that it holds, at offsets that `split` validated, and
   nothing can set them afterwards: attributes are read-only, and it cannot be built or unpickled from Python.
 - Foreign buffers are held through the buffer protocol while they are used, since Python code may run in between.
 """
@@ -16,25 +16,23 @@ cimport cython
 from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject, Py_XDECREF
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from vivum.wire._arguments cimport get_buffer, whole
-from vivum.wire._body cimport check_body
+from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
+from vivum.wire._frames import Frame, consecutive, joint_run, split
 from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
-from vivum.wire.kinds import Kind
 
 cdef extern from "Python.h":
-    # Raw pointers: a payload moves from its maker into its list without reference counting in between.
+    # Raw pointers: a frame is written and cut before anybody else has it.
     PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
     char* raw_string "PyBytes_AS_STRING" (PyObject*) noexcept
     int raw_resize "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
-    void raw_set_item "PyList_SET_ITEM" (PyObject*, Py_ssize_t, PyObject*) noexcept
-    list PyList_New(Py_ssize_t)
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
 
 VERSION = C_VERSION
@@ -48,206 +46,8 @@ FLAG_CONTINUES = C_CONTINUES
 FLAG_MORE = C_MORE
 SEQUENCE_MAX = C_SEQUENCE_MAX
 
-# Kinds as two bit masks and a table, read once from the one list of them.
-cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
-cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
-
-
-cdef inline bint is_kind(uint64_t kind, uint64_t mask) noexcept nogil:
-    return kind < 64 and (mask >> kind) & 1
-
-
-# --- Splitting -------------------------------------------------------------------------------------------------
-
-
-@cython.final
-@cython.freelist(64)
-cdef class Frame:
-    """One validated frame inside a received buffer; see the stub."""
-
-    cdef readonly uint16_t length
-    cdef readonly uint32_t domain
-    cdef readonly uint32_t sender
-    cdef readonly uint16_t incarnation
-    cdef readonly uint16_t key_epoch
-    cdef readonly uint32_t region
-    cdef readonly uint32_t view
-    cdef readonly uint64_t sequence
-    cdef readonly uint64_t sent_ns
-    cdef readonly bytes data
-    cdef readonly Py_ssize_t start
-    cdef uint8_t _kind
-
-    def __init__(self):
-        raise refusals.made_by_split()
-
-    @property
-    def kind(self):
-        return KIND_OF[self._kind & 63]
-
-    @property
-    def body_start(self):
-        return self.start + C_HEADER
-
-    @property
-    def body_stop(self):
-        return self.start + self.length
-
-    @property
-    def stream(self):
-        return (self.sender, self.incarnation, self.region, self.view)
-
-    def messages(self):
-        cdef list runs = []
-        cdef list payloads
-        cdef const uint8_t* p
-        cdef const uint8_t* stop
-        cdef uint32_t tag
-        cdef uint64_t first
-        cdef Py_ssize_t index, count, size
-        # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
-        if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
-            return runs
-        p = <const uint8_t*>PyBytes_AS_STRING(self.data) + self.start
-        stop = p + self.length
-        p += C_HEADER
-        while stop - p >= C_RUN_HEADER:
-            count = load16(p + 12)
-            if count == 0:
-                break
-            tag = load32(p)
-            first = load64(p + 4)
-            p += C_RUN_HEADER
-            payloads = PyList_New(count)
-            for index in range(count):
-                size = load16(p)
-                raw_set_item(<PyObject*>payloads, index, raw_bytes(<const char*>p + C_LENGTH, size))
-                p += C_LENGTH + size
-            runs.append((tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
-        return runs
-
-    def body(self):
-        if self.length < C_HEADER:
-            return b""
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start + C_HEADER, self.length - C_HEADER)
-
-    def to_bytes(self):
-        if self.length < C_HEADER:
-            return b""
-        if self.length == PyBytes_GET_SIZE(self.data):
-            return self.data
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start, self.length)
-
-    def __repr__(self):
-        kind = KIND_OF[self._kind & 63]
-        return (
-            f"Frame({kind.name if kind is not None else '?'} #{self.sequence} of {self.sender}.{self.incarnation}"
-            f" in region {self.region} view {self.view}, {self.length} bytes)"
-        )
-
-
-def split(data):
-    cdef bytes held
-    cdef const uint8_t* base
-    cdef const uint8_t* p
-    cdef Py_ssize_t total, left, length, at = 0, fault_at = 0
-    cdef int fault
-    cdef list frames = []
-    cdef Frame frame
-    if PyBytes_CheckExact(data):
-        held = <bytes>data
-    elif isinstance(data, (bytes, bytearray, memoryview)):
-        held = bytes(data)
-    else:
-        raise refusals.not_bytes_like("data", data)
-    total = PyBytes_GET_SIZE(held)
-    if total == 0:
-        raise refusals.empty_buffer()
-    base = <const uint8_t*>PyBytes_AS_STRING(held)
-    while at < total:
-        p = base + at
-        left = total - at
-        if p[0] != C_VERSION:
-            raise refusals.wrong_version(p[0], at)
-        if left < C_HEADER:
-            raise refusals.torn_header(at, left)
-        if not is_kind(p[1], KNOWN_MASK):
-            raise refusals.unknown_kind(p[1], at)
-        length = load16(p + 2)
-        if length < C_HEADER or length > C_FRAME_MAX or length > left:
-            raise refusals.wrong_length(length, at, left)
-        if load64(p + 24) > C_SEQUENCE_MAX:
-            raise refusals.frame_sequence(at)
-        if is_kind(p[1], MESSAGE_MASK):
-            fault = check_body(base, at + C_HEADER, at + length, &fault_at)
-            if fault:
-                raise refusals.bad_body(fault, fault_at)
-        frame = Frame.__new__(Frame)
-        frame._kind = p[1]
-        frame.length = <uint16_t>length
-        frame.domain = load32(p + 4)
-        frame.sender = load32(p + 8)
-        frame.incarnation = load16(p + 12)
-        frame.key_epoch = load16(p + 14)
-        frame.region = load32(p + 16)
-        frame.view = load32(p + 20)
-        frame.sequence = load64(p + 24)
-        frame.sent_ns = load64(p + 32)
-        frame.data = held
-        frame.start = at
-        frames.append(frame)
-        at += length
-    return frames
-
-
-# --- Packing ---------------------------------------------------------------------------------------------------
-
-
-cdef struct Header:
-    uint8_t kind
-    uint32_t domain
-    uint32_t sender
-    uint16_t incarnation
-    uint16_t key_epoch
-    uint32_t region
-    uint32_t view
-    uint64_t sequence
-    uint64_t sent_ns
-
-
-cdef int read_header(
-    Header* header, bint has_messages, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
-) except -1:
-    """Check all fields of a header before a byte is written."""
-    cdef uint64_t number = whole(kind, "kind", 0, 255)
-    cdef uint64_t mask = MESSAGE_MASK if has_messages else KNOWN_MASK & ~MESSAGE_MASK
-    if not is_kind(number, mask):
-        raise refusals.wrong_kind(number, has_messages)
-    header.kind = <uint8_t>number
-    header.domain = <uint32_t>whole(domain, "domain", 0, U32)
-    header.sender = <uint32_t>whole(sender, "sender", 0, U32)
-    header.incarnation = <uint16_t>whole(incarnation, "incarnation", 0, U16)
-    header.region = <uint32_t>whole(region, "region", 0, U32)
-    header.view = <uint32_t>whole(view, "view", 0, U32)
-    header.sequence = whole(sequence, "sequence", 0, C_SEQUENCE_MAX)
-    header.sent_ns = whole(sent_ns, "sent_ns", 0, U64)
-    header.key_epoch = <uint16_t>whole(key_epoch, "key_epoch", 0, U16)
-    return 0
-
-
-cdef void write_header(uint8_t* p, const Header* header, Py_ssize_t length) noexcept:
-    p[0] = C_VERSION
-    p[1] = header.kind
-    store16(p + 2, <uint32_t>length)
-    store32(p + 4, header.domain)
-    store32(p + 8, header.sender)
-    store16(p + 12, header.incarnation)
-    store16(p + 14, header.key_epoch)
-    store32(p + 16, header.region)
-    store32(p + 20, header.view)
-    store64(p + 24, header.sequence)
-    store64(p + 32, header.sent_ns)
+cdef uint64_t CONTROL_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS) & ~MESSAGE_MASK
 
 
 @cython.final
@@ -441,16 +241,11 @@ cdef class FrameBuilder:
             left -= C_RUN_HEADER
         return left if left >= 0 else -1
 
-    def seal(self, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch=0, pad_to=0):
-        cdef Header header
-        cdef Py_ssize_t padded
+    cdef bytes _finish(self, const Header* header, Py_ssize_t padded):
+        """Hand the frame over, and begin the next one."""
         cdef PyObject* made
         cdef bytes frame
-        read_header(&header, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch)
-        padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
-        if padded < self.size:
-            padded = self.size
-        write_header(self._buffer, &header, padded)
+        write_header(self._buffer, header, padded)
         memset(self._buffer + self.size, 0, padded - self.size)
         made = self._frame
         # First: where there is no memory for the next frame, this one is as it was.
@@ -461,13 +256,71 @@ cdef class FrameBuilder:
         Py_XDECREF(made)
         return frame
 
+    def seal(self, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch=0, pad_to=0):
+        cdef Header header
+        cdef Py_ssize_t padded
+        read_header(
+            &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
+        )
+        padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
+        return self._finish(&header, padded if padded > self.size else self.size)
+
+    def seal_run(
+        self, group, first_sequence, payloads, start, frames_max, bytes_max,
+        kind, domain, sender, incarnation, region, view, sequence, sent_ns,
+    ):
+        cdef Header header
+        cdef uint32_t number = <uint32_t>whole(group, "group", 0, C_GROUP_MAX)
+        cdef uint64_t first = whole(first_sequence, "first_sequence", 0, C_SEQUENCE_MAX)
+        cdef uint64_t left = whole(frames_max, "frames_max", 0, U64), most = whole(bytes_max, "bytes_max", 0, U64)
+        cdef uint64_t made = 0
+        cdef Py_ssize_t index, at, stop, size, room = self.capacity - C_HEADER - C_RUN_HEADER
+        cdef list held, frames = [], stops = []
+        cdef bytes frame
+        if type(payloads) is not list:
+            raise refusals.not_a_list(payloads)
+        held = <list>payloads
+        stop = len(held)
+        index = <Py_ssize_t>whole(start, "start", 0, stop)
+        if stop and first > C_SEQUENCE_MAX - <uint64_t>(stop - 1):
+            raise refusals.out_of_range("first_sequence", first_sequence, 0, C_SEQUENCE_MAX - <uint64_t>(stop - 1))
+        read_header(
+            &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
+        )
+        if self.count:
+            raise refusals.frame_begun(self.count)
+        # No Python code runs in here but of the memory allocator, so the list stays as it is.
+        while left and made < most and header.sequence <= C_SEQUENCE_MAX:
+            at = index
+            size = 0
+            while at < stop and PyBytes_CheckExact(held[at]):
+                size += C_LENGTH + PyBytes_GET_SIZE(held[at])
+                if size > room:
+                    break
+                at += 1
+            if size <= room or C_LENGTH + PyBytes_GET_SIZE(held[at]) > room:
+                # There is still room, or the next one fits no frame and must be cut.
+                break
+            while index < at:
+                self._put(number, first + <uint64_t>index, PyBytes_AS_STRING(held[index]), PyBytes_GET_SIZE(held[index]))
+                index += 1
+            frame = self._finish(&header, self.size)
+            made += PyBytes_GET_SIZE(frame)
+            frames.append(frame)
+            stops.append(index)
+            header.sequence += 1
+            left -= 1
+        return frames, stops
+
 
 def seal_control(kind, domain, sender, incarnation, region, view, sequence, sent_ns, body, key_epoch=0):
     cdef Header header
     cdef Py_buffer source
     cdef bytes frame
     cdef uint8_t* p
-    read_header(&header, False, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch)
+    read_header(
+        &header, CONTROL_MASK, False, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
+    )
     get_buffer(body, &source, "body")
     try:
         if source.len > C_FRAME_MAX - C_HEADER:

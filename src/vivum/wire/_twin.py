@@ -4,13 +4,11 @@ Same names as `_codec.pyx` and same behaviour to the byte and to the error; chan
 one first: the compiled module is the same program with pointers. Meanings are told in `_codec.pyi`.
 """
 
-import msgspec
-
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
+from vivum.wire._frames_twin import Frame, consecutive, joint_run, split
 from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure, xor_into
-from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
     BEYOND,
     CAPACITY_MIN,
@@ -31,14 +29,12 @@ from vivum.wire.layout import (
     RUN_HEADER_BYTES,
     SEQUENCE_MAX,
     TOTAL,
-    TOTAL_BYTES,
     U16_MAX,
     U32_MAX,
     U64_MAX,
     VERSION,
     WINDOW_MAX,
 )
-from vivum.wire.refusals import BodyFault
 
 __all__ = [
     "BEYOND",
@@ -58,6 +54,8 @@ __all__ = [
     "Frame",
     "FrameBuilder",
     "SequenceWindow",
+    "consecutive",
+    "joint_run",
     "measure",
     "relabel",
     "resend",
@@ -67,153 +65,8 @@ __all__ = [
 ]
 
 Buffer = bytes | bytearray | memoryview
-Run = tuple[int, int, int, list[bytes]]
 
-_FLAGS = FLAG_CONTINUES | FLAG_MORE
-_KIND_OF = {int(kind): kind for kind in Kind}
 _CONTROL_KINDS = KNOWN_KINDS - MESSAGE_KINDS
-
-
-class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One validated frame inside a received buffer."""
-
-    kind: Kind
-    length: int
-    domain: int
-    sender: int
-    incarnation: int
-    key_epoch: int
-    region: int
-    view: int
-    sequence: int
-    sent_ns: int
-    data: bytes
-    start: int
-
-    @property
-    def body_start(self) -> int:
-        """Offset of the body in `data`."""
-        return self.start + HEADER_BYTES
-
-    @property
-    def body_stop(self) -> int:
-        """Offset of the first byte of `data` behind this frame."""
-        return self.start + self.length
-
-    @property
-    def stream(self) -> tuple[int, int, int, int]:
-        """Name of the stream: sender, incarnation, region, view."""
-        return (self.sender, self.incarnation, self.region, self.view)
-
-    def messages(self) -> list[Run]:
-        """Copy out all runs; cannot fail."""
-        runs: list[Run] = []
-        if self.kind not in MESSAGE_KINDS:
-            return runs
-        data, at, stop = self.data, self.body_start, self.body_stop
-        while stop - at >= RUN_HEADER_BYTES:
-            tag, first, count = RUN_HEADER.unpack_from(data, at)
-            if count == 0:
-                break
-            at += RUN_HEADER_BYTES
-            payloads = []
-            for _ in range(count):
-                size = data[at] | data[at + 1] << 8
-                at += LENGTH_BYTES
-                payloads.append(data[at : at + size])
-                at += size
-            runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
-        return runs
-
-    def body(self) -> bytes:
-        """Copy the body out, padding included."""
-        return self.data[self.body_start : self.body_stop]
-
-    def to_bytes(self) -> bytes:
-        """Return the whole frame, without a copy when it is all of `data`."""
-        return self.data[self.start : self.body_stop]
-
-    def __repr__(self) -> str:
-        return (
-            f"Frame({self.kind.name} #{self.sequence} of {self.sender}.{self.incarnation}"
-            f" in region {self.region} view {self.view}, {self.length} bytes)"
-        )
-
-
-def _check_body(data: bytes, at: int, stop: int) -> None:
-    while stop - at >= RUN_HEADER_BYTES:
-        run_at = at
-        tag, first, count = RUN_HEADER.unpack_from(data, at)
-        if count == 0:
-            break
-        flags = tag & _FLAGS
-        if first > SEQUENCE_MAX - (count - 1):
-            raise refusals.bad_body(BodyFault.SEQUENCE, run_at)
-        at += RUN_HEADER_BYTES
-        size = 0
-        for _ in range(count):
-            if stop - at < LENGTH_BYTES:
-                raise refusals.bad_body(BodyFault.TORN, run_at)
-            size = data[at] | data[at + 1] << 8
-            at += LENGTH_BYTES
-            if stop - at < size:
-                raise refusals.bad_body(BodyFault.TORN, run_at)
-            at += size
-        if flags:
-            front = run_at + RUN_HEADER_BYTES
-            if flags & FLAG_CONTINUES and data[front] | data[front + 1] << 8 == 0:
-                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
-            if flags & FLAG_MORE and size <= (0 if flags & FLAG_CONTINUES and count == 1 else TOTAL_BYTES):
-                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
-    if data.count(0, at, stop) != stop - at:
-        raise refusals.bad_body(BodyFault.PADDING, at)
-
-
-def split(data: Buffer) -> list[Frame]:
-    """Cut a received buffer into its frames, all checked, or raise a `DecodeError`."""
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise refusals.not_bytes_like("data", data)
-    if type(data) is not bytes:
-        data = bytes(data)
-    if not data:
-        raise refusals.empty_buffer()
-    frames = []
-    at, total = 0, len(data)
-    while at < total:
-        left = total - at
-        if data[at] != VERSION:
-            raise refusals.wrong_version(data[at], at)
-        if left < HEADER_BYTES:
-            raise refusals.torn_header(at, left)
-        _, kind, length, domain, sender, incarnation, epoch, region, view, sequence, sent_ns = HEADER.unpack_from(
-            data, at
-        )
-        if kind not in KNOWN_KINDS:
-            raise refusals.unknown_kind(kind, at)
-        if not HEADER_BYTES <= length <= min(left, FRAME_BYTES_MAX):
-            raise refusals.wrong_length(length, at, left)
-        if sequence > SEQUENCE_MAX:
-            raise refusals.frame_sequence(at)
-        if kind in MESSAGE_KINDS:
-            _check_body(data, at + HEADER_BYTES, at + length)
-        frames.append(
-            Frame(
-                _KIND_OF[kind],
-                length,
-                domain,
-                sender,
-                incarnation,
-                epoch,
-                region,
-                view,
-                sequence,
-                sent_ns,
-                data,
-                at,
-            )
-        )
-        at += length
-    return frames
 
 
 def _header(
@@ -406,6 +259,56 @@ class FrameBuilder:
         frame = (header + self._body).ljust(size, b"\0")
         self._reset()
         return frame
+
+    def seal_run(
+        self,
+        group: int,
+        first_sequence: int,
+        payloads: list[bytes],
+        start: int,
+        frames_max: int,
+        bytes_max: int,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+    ) -> tuple[list[bytes], list[int]]:
+        """Seal full frames, and only such, one after the other; return them and where each ended in the list."""
+        require(group, "group", 0, GROUP_MAX)
+        require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
+        require(frames_max, "frames_max", 0, U64_MAX)
+        require(bytes_max, "bytes_max", 0, U64_MAX)
+        if type(payloads) is not list:
+            raise refusals.not_a_list(payloads)
+        stop = len(payloads)
+        index = require(start, "start", 0, stop)
+        if stop:
+            require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (stop - 1))
+        _header(MESSAGE_KINDS, 0, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
+        if self._count:
+            raise refusals.frame_begun(self._count)
+        frames: list[bytes] = []
+        stops: list[int] = []
+        made, room = 0, self._capacity - HEADER_BYTES - RUN_HEADER_BYTES
+        while len(frames) < frames_max and made < bytes_max and sequence <= SEQUENCE_MAX:
+            at, size = index, 0
+            while at < stop and type(payloads[at]) is bytes and size <= room:
+                size += LENGTH_BYTES + len(payloads[at])
+                at += size <= room
+            if size <= room or LENGTH_BYTES + len(payloads[at]) > room:
+                # There is still room, or the next one fits no frame and must be cut.
+                break
+            self.extend(group, first_sequence, payloads[:at], index)
+            frames.append(self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns))
+            made += len(frames[-1])
+            index = at
+            stops.append(index)
+            sequence += 1
+        return frames, stops
 
 
 def seal_control(

@@ -88,6 +88,11 @@ def not_a_list(value: object) -> TypeError:
     return TypeError(f"payloads must be a list or a tuple of bytes, not {type(value).__name__}")
 
 
+def frame_begun(count: int) -> UsageError:
+    """Refuse to seal whole frames while one is under construction."""
+    return UsageError(f"a frame with {count} messages is under construction; seal it first")
+
+
 def not_a_bytearray(value: object) -> TypeError:
     """Refuse a target that cannot be written to."""
     return TypeError(f"target must be a bytearray, not {type(value).__name__}")

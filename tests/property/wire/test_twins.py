@@ -134,6 +134,77 @@ def test_packing_of_one_group_in_order_agrees(capacity, steps):
     assert split_outcome(_twin, sealed[0])[0] == "returned", "a builder makes only frames that receivers take"
 
 
+@settings(max_examples=300)
+@given(
+    st.sampled_from([64, 100, 300]),
+    st.one_of(GROUPS, ANY),
+    st.one_of(SEQUENCES, ANY),
+    st.one_of(st.lists(PAYLOADS, max_size=30), LISTS),
+    st.one_of(st.integers(0, 3), ANY),
+    st.one_of(st.just(99), ANY),
+    st.one_of(st.just(9999), ANY),
+    KINDS,
+    LOOSE_HEADERS,
+)
+def test_sealing_many_frames_agrees(capacity, group, first, payloads, start, frames_max, bytes_max, kind, header):
+    arguments = (group, first, payloads, start, frames_max, bytes_max, kind, *header)
+    twin, compiled = _twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
+    assert outcome(compiled.seal_run, *arguments) == outcome(twin.seal_run, *arguments)
+    for form in (twin, compiled):
+        assert form.empty
+        form.append(1, 1, b"begun")
+    assert outcome(compiled.seal_run, *arguments) == outcome(twin.seal_run, *arguments)
+    assert outcome(twin.seal_run, *arguments)[0] != "returned"
+
+
+@given(st.sampled_from([64, 100, 300]), st.lists(PAYLOADS, max_size=30), st.integers(0, 3), st.integers(0, 9))
+def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, payloads, start, frames_max):
+    start = min(start, len(payloads))
+    oracle, expected, at = _twin.FrameBuilder(capacity), [], start
+    while len(expected) < frames_max:
+        stop = oracle.extend(1, 5, payloads, at)
+        if stop == len(payloads) or not _twin.FrameBuilder(capacity).append(1, 5, payloads[stop]):
+            break
+        expected.append((oracle.seal(1, 2, 3, 4, 5, 6, 7 + len(expected), 8), stop))
+        at = stop
+    for form in (_twin, _codec):
+        made = form.FrameBuilder(capacity).seal_run(1, 5, payloads, start, frames_max, 1 << 30, 1, 2, 3, 4, 5, 6, 7, 8)
+        assert list(zip(*made, strict=True)) == expected
+
+
+@st.composite
+def alike_frames(draw):
+    """Frames of a stream or two, many of which go on where the last one ended."""
+    builder, made, numbers = _twin.FrameBuilder(300), [], [0, 0]
+    for sequence in range(draw(st.integers(1, 8))):
+        for _ in range(draw(st.sampled_from([1, 1, 1, 0, 2]))):
+            group = draw(st.sampled_from([0, 0, 0, 1]))
+            payloads = draw(st.lists(st.binary(max_size=8), min_size=1, max_size=4))
+            builder.extend(group, numbers[group], payloads)
+            if draw(st.sampled_from([False, False, False, True])):
+                builder.append_fragment(group, numbers[group] + len(payloads), FLAG_MORE, b"piece", 99)
+            numbers[group] += len(payloads) + draw(st.sampled_from([0, 0, 0, 1]))
+        kind = draw(st.sampled_from([Kind.DATA, Kind.DATA, Kind.DATA, Kind.RESENT]))
+        label = draw(st.sampled_from([(3, 4, 5, 6)] * 6 + [(2, 4, 5, 6), (3, 2, 5, 6), (3, 4, 2, 6), (3, 4, 5, 2)]))
+        number = sequence + draw(st.sampled_from([0, 0, 0, 1]))
+        made.append(builder.seal(kind, 1, *label, number, draw(st.sampled_from([7, 7, 7, 8]))))
+    return made
+
+
+@settings(max_examples=400)
+@given(alike_frames(), st.one_of(st.integers(0, 8), ANY, WRONG), st.one_of(st.integers(0, 12), ANY, WRONG))
+def test_taking_frames_together_agrees(buffers, start, messages_max):
+    twin, compiled = ([form.split(data)[0] for data in buffers] for form in (_twin, _codec))
+    assert outcome(_codec.consecutive, compiled, start) == outcome(_twin.consecutive, twin, start)
+    joint = outcome(_twin.joint_run, twin, start, messages_max)
+    assert outcome(_codec.joint_run, compiled, start, messages_max) == joint
+    if joint[0] == "returned" and joint[1] is not None:
+        stop, group, first, payloads = joint[1]
+        singles = [frame.messages() for frame in twin[start:stop]]
+        assert [payload for ((_, _, _, part),) in singles for payload in part] == payloads
+        assert singles[0][0][:2] == (group, first)
+
+
 @given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))
 def test_control_frames_agree(kind, header, body, key_epoch):
     arguments = (kind, *header, body, key_epoch)

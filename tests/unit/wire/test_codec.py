@@ -40,7 +40,7 @@ def test_faults_of_bodies_are_numbered_as_in_the_compiled_codec():
 
 
 def test_the_environment_can_force_the_twin():
-    code = "from vivum.wire import codec; print(codec.COMPILED, codec.split.__module__)"
+    code = "from vivum.wire import codec; print(codec.COMPILED, codec.seal_control.__module__)"
     environment = {**os.environ, "VIVUM_PURE": "1"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout == "False vivum.wire._twin\n"
@@ -49,7 +49,7 @@ def test_the_environment_can_force_the_twin():
 def test_without_a_built_module_the_twin_serves():
     code = (
         "import sys; sys.modules['vivum.wire._codec'] = None\n"
-        "from vivum.wire import codec; print(codec.COMPILED, codec.split.__module__)"
+        "from vivum.wire import codec; print(codec.COMPILED, codec.seal_control.__module__)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "VIVUM_PURE"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -115,6 +115,8 @@ class Errands:
 
     def take_due(self) -> list[str]:
         """Hand over, and forget, what is to be said now."""
+        if not self._due:
+            return []
         due = list(self._due)
         self._due.clear()
         return due

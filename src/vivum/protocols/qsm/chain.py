@@ -22,7 +22,7 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.wire.codec import GROUP_MAX, Frame
+from vivum.wire.codec import GROUP_MAX, Frame, joint_run
 from vivum.wire.fragments import Joiner
 from vivum.wire.spread import LIST_SEQUENCE
 
@@ -72,6 +72,9 @@ def streams_before(frame: Frame) -> list[tuple[int, int]]:
                 return []
     return []
 
+
+NEVER = 1 << 64
+"""A view that never comes: messages of a group that this node left and did not enter again."""
 
 RUN_MESSAGES_MAX = 1024
 """Runs of messages are not made longer than this: readers take one at a time."""
@@ -140,6 +143,27 @@ class Chain:
             # Delivered to its end. The region view keeps it for others; here the next one goes on.
             self.streams.pop(0)
 
+    def deliver_run(self, stream: StreamReceiver, frames: list[Frame], output: Output) -> None:
+        """Deliver frames that were just taken and are next in their stream, unless others must come first."""
+        if self.is_broken or self._is_torn or stream is not next(iter(self.streams), None):
+            stream.held.update((frame.sequence, frame) for frame in frames)
+            self.deliver(output)
+            return
+        index, count, first = 0, len(frames), frames[0].sequence
+        while index < count and not self.is_broken:
+            joint = joint_run(frames, index, RUN_MESSAGES_MAX)
+            if joint is None or joint[1] == MARKS:
+                self._deliver(frames[index], stream, output)
+                index += 1
+            else:
+                stop, group, sequence, payloads = joint
+                self._deliver_messages(group, sequence, 0, payloads, frames[index].sent_ns, stream, output)
+                index = stop
+        stream.delivered = first + index
+        # Where a mark closed the stream, the next one goes on.
+        if len(self.streams) > 1:
+            self.deliver(output)
+
     def _deliver_from(self, stream: StreamReceiver, output: Output) -> None:
         held = stream.held
         stop = stream.window.prefix
@@ -159,44 +183,57 @@ class Chain:
         if self._is_torn and not stream.sender_gone:
             self.is_broken = True
             return
-        sent_ns, view, lacks = frame.sent_ns, stream.view, stream.lacks
         for group, first, flags, payloads in frame.messages():
-            if group == MARKS and first == LIST_SEQUENCE:
-                continue
-            if group == MARKS:
-                self._read_marks(frame, first, payloads, stream)
-                continue
-            if lacks and bisect_right(lacks, group) % 2:
-                self._counters.messages_filtered += len(payloads)
-                continue
-            if self._barred and view < self._barred.get(group, 0):
-                continue
-            expected = self._expected.get(group)
-            if self._is_torn:
-                self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
-                continue
-            if flags and (expected is None or first + len(payloads) > expected):
-                refused = self._counters.joins_refused
-                first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
-                if self._counters.joins_refused != refused:
-                    self._excused.add(group)
-                if not payloads:
-                    continue
-            if expected is not None and first < expected:
-                self._counters.frames_refused_state += 1
-                continue
-            if expected is not None and first > expected:
-                if not stream.sender_gone and group not in self._excused:
-                    self.is_broken = True
+            if group != MARKS:
+                self._deliver_messages(group, first, flags, payloads, frame.sent_ns, stream, output)
+                if self.is_broken:
                     return
-                self._excused.discard(group)
-                self._report_lost(group, expected, first, output)
-            self._expected[group] = first + len(payloads)
-            if stream.views and group in stream.views:
-                for start, part, number in _by_view(stream.views[group], first, payloads, view):
-                    output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
-            else:
-                self._add_to(output.deliveries, Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            elif first != LIST_SEQUENCE:
+                self._read_marks(frame, first, payloads, stream)
+
+    def _deliver_messages(
+        self,
+        group: int,
+        first: int,
+        flags: int,
+        payloads: list[bytes],
+        sent_ns: int,
+        stream: StreamReceiver,
+        output: Output,
+    ) -> None:
+        """Deliver a run of messages of a group, if they are wanted and next."""
+        view, lacks = stream.view, stream.lacks
+        if lacks and bisect_right(lacks, group) % 2:
+            self._counters.messages_filtered += len(payloads)
+            return
+        if self._barred and view < self._barred.get(group, 0):
+            return
+        expected = self._expected.get(group)
+        if self._is_torn:
+            self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
+            return
+        if flags and (expected is None or first + len(payloads) > expected):
+            refused = self._counters.joins_refused
+            first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
+            if self._counters.joins_refused != refused:
+                self._excused.add(group)
+            if not payloads:
+                return
+        if expected is not None and first < expected:
+            self._counters.frames_refused_state += 1
+            return
+        if expected is not None and first > expected:
+            if not stream.sender_gone and group not in self._excused:
+                self.is_broken = True
+                return
+            self._excused.discard(group)
+            self._report_lost(group, expected, first, output)
+        self._expected[group] = first + len(payloads)
+        if stream.views and group in stream.views:
+            for start, part, number in _by_view(stream.views[group], first, payloads, view):
+                output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+        else:
+            self._add_to(output.deliveries, Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
 
     def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
         """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""

@@ -200,6 +200,36 @@ class StreamReceiver:
             self.cache[sequence] = frame
         return True
 
+    def on_run(self, now_ns: int, frames: list[Frame]) -> bool:
+        """Take new frames that follow each other, where nothing is missing or held: they are to be delivered at once.
+
+        False, and nothing changed, if it is not so: then each must be looked at.
+        """
+        window = self.window
+        first = frames[0].sequence
+        if first != window.prefix or self.delivered != first or window.held or self.is_unwanted:
+            return False
+        stop = first + len(frames)
+        if stop - first > window.capacity:
+            return False
+        known = window.stop
+        # As if each were added: none of them came before.
+        window.skip_to(stop)
+        sent = [frame.sent_ns for frame in frames]
+        self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
+        self._delay_sum_ns += len(sent) * now_ns - sum(sent)
+        self._delay_count += len(sent)
+        if stop > known:
+            self.closed = False
+        self._highest = stop
+        self._heard_ns = now_ns
+        if self._holds_all:
+            self.cache.update(zip(range(first, stop), frames, strict=True))
+        else:
+            holds, position, holders = self._placement.holds, self._position, self._settings.cache_holders
+            self.cache.update((each.sequence, each) for each in frames if holds(*position, each.sequence, holders))
+        return True
+
     def measure_delay(self, now_ns: int) -> None:
         """See how long frames of the last while stood in queues.
 

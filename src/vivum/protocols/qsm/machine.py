@@ -19,11 +19,12 @@ from vivum.protocols.membership.changes import ConfigurationChanged, Removed, We
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import Chain, streams_before
+from vivum.protocols.qsm.chain import NEVER, Chain, streams_before
 from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.lanes import Lane, Lanes, Route, take_run
 from vivum.protocols.qsm.listening import Listening
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
 from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
@@ -36,15 +37,6 @@ from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
-
-Lane = tuple[RegionMember, StreamReceiver, Chain]
-"""Where the frames of a stream go: its region view, the stream, and all streams of its sender in their order."""
-
-Route = tuple[ViewNumber, tuple[RegionSender, ...]]
-"""What a message to a group belongs to: the group's view, and the streams into its regions."""
-
-NEVER = 1 << 64
-"""A view that never comes."""
 
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
@@ -88,7 +80,7 @@ class QsmMachine:
         self._joined: RangeSet = RangeSet()
         # Where messages and frames go, until the configuration changes or a region view goes.
         self._routes: dict[GroupId, Route] = {}
-        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
+        self._lanes: Lanes = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
 
@@ -188,6 +180,16 @@ class QsmMachine:
             self._follow_client()
         else:
             self._on_control(source, frame)
+
+    def on_frames(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
+        """Take frames that arrived together; those that follow each other in a stream at once."""
+        self._now_ns = now_ns
+        index = 0
+        while index < len(frames):
+            taken = take_run(self._lanes, now_ns, frames, index, self._output)
+            if not taken:
+                self.on_frame(now_ns, source, frames[index])
+            index += taken or 1
 
     def _on_spread(self, source: Endpoint, frame: Frame) -> None:
         if (frame.sender, frame.incarnation) == self.member:
@@ -393,9 +395,10 @@ class QsmMachine:
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
-        times = [self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns]
-        times += [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
-        return min((each for each in times if each is not None), default=None)
+        times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
+        others = (self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns)
+        times += [each for each in others if each is not None]
+        return min(times) if times else None
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""

@@ -100,3 +100,15 @@ class Outboxes:
                 if not was_cut:
                     break
         return packed, taken
+
+    def seal_run(
+        self, builder: FrameBuilder, frames_max: int, bytes_max: int, header: tuple[int, ...]
+    ) -> tuple[list[bytes], list[Packed], int]:
+        """Seal full frames if one group alone waits: they, what is in each, and their bytes of messages. Often none."""
+        if len(self._ready) != 1:
+            return [], [], 0
+        group = self._ready[0]
+        outbox = self._outboxes[group]
+        waiting = outbox.size
+        frames, stops = outbox.seal_run(builder, frames_max, bytes_max, header)
+        return frames, [[(group, stop)] for stop in stops], waiting - outbox.size

@@ -101,9 +101,9 @@ class RateEstimate:
         self._loss_before = 0
         self._noise = 0
 
-    def on_frame(self) -> None:
-        """Count a frame that came at once, not as a repair."""
-        self._received += 1
+    def on_frame(self, count: int = 1) -> None:
+        """Count frames that came at once, not as repairs."""
+        self._received += count
 
     def on_lost(self, frames: int) -> None:
         """Count frames that were found missing."""
@@ -269,6 +269,11 @@ class Pacer:
         self._rate = settings.rate_initial
         self._next_ns = 0
         self._slack_ns = settings.pacing_slack_ns
+
+    @property
+    def is_limited(self) -> bool:
+        """Tell whether frames may have to wait."""
+        return bool(self._rate)
 
     def set_rate(self, rate: int) -> None:
         """Go at this rate from now on."""

@@ -139,6 +139,15 @@ class RegionMember(RingLadder):
             self._hurry(now_ns, stream.window.stop - stream.stable)
         return True
 
+    def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
+        """Take new data frames that follow each other; False, and nothing changed, if they must come one by one."""
+        if not stream.on_run(now_ns, frames):
+            return False
+        self._rate.on_frame(len(frames))
+        if self.rings[0].leader == self._me.node:
+            self._hurry(now_ns, stream.window.stop - stream.stable)
+        return True
+
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
         if self.own is not None and self.rings[0].leader == self._me.node:

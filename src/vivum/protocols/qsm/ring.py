@@ -217,8 +217,8 @@ class Ring:
             earliest = self._passed.deadline_ns
         if self._start_ns is not None and self._start_ns < earliest:
             earliest = self._start_ns
-        if self._under_way:
-            earliest = min(earliest, self._started_ns + self._round_timeout_ns)
+        if self._under_way and self._started_ns + self._round_timeout_ns < earliest:
+            earliest = self._started_ns + self._round_timeout_ns
         return earliest
 
     def on_timer(self, now_ns: int) -> None:

@@ -206,7 +206,9 @@ class Sending:
     def next_deadline_ns(self) -> int | None:
         """Tell when a heartbeat is due or a rate lets the next frame go."""
         times = [stream.heartbeat_at_ns for stream in self.streams.values() if stream.heartbeat_at_ns is not None]
-        return min([*times, *self._paced.values(), *self._spreading.deadlines_ns()], default=None)
+        times += self._paced.values()
+        times += self._spreading.deadlines_ns()
+        return min(times) if times else None
 
     def on_timer(self, now_ns: int) -> list[RegionSender]:
         """Let paced streams go on; return the streams whose heartbeat is due."""
@@ -263,14 +265,18 @@ class Sending:
         if stream.next_frame == 0:
             before = [each for each in self.streams.values() if each.config.view < view and not each.is_done]
         waiting = stream.waiting_bytes
+        header, where_to = (Kind.DATA, domain, *me, region, view), stream.destinations
         while self._may_leave(now_ns, stream):
-            sequence = stream.pack(self._builder, before)
-            data = self._builder.seal(Kind.DATA, domain, *me, region, view, sequence, now_ns)
-            stream.sealed(data, now_ns)
-            for where in stream.destinations:
-                datagrams.append(Datagram(where, data))
-            size += len(data) * len(stream.destinations)
-            frames += 1
+            bytes_max = -(-(room_bytes - size) // len(where_to)) if where_to else 0
+            run = stream.seal_run(self._builder, now_ns, header, frames_max - frames, bytes_max)
+            if not run:
+                sequence = stream.pack(self._builder, before)
+                data = self._builder.seal(*header, sequence, now_ns)
+                stream.sealed(data, now_ns)
+                run = [data]
+            datagrams += [Datagram(where, data) for data in run for where in where_to]
+            size += sum(map(len, run)) * len(where_to)
+            frames += len(run)
             if not stream.can_seal:
                 break
             if frames >= frames_max or size >= room_bytes:

@@ -1,0 +1,25 @@
+"""Many datagrams for one call of the kernel; what `_datagrams.pyx` offers. `udp.py` goes on without it."""
+
+from collections.abc import Callable
+from typing import TypeVar, final
+
+P = TypeVar("P")
+
+@final
+class Receiver:
+    """Drains sockets into `bytes` objects."""
+
+    def receive(
+        self, fd: int, bytes_max: int, cost: int, known: dict[int, P], make: Callable[[int], P], own: int
+    ) -> list[tuple[P, bytes]]:
+        """Take what a socket has, up to about so many bytes where each datagram `cost`s some besides its own.
+
+        `known` maps addresses, 32 bits of host and 16 of port, to what stands for their place; `make` makes that of an
+        address that is not known. What comes from `own`, an address or -1, is left out.
+        """
+
+def send(fd: int, payloads: list[bytes], address: bytes) -> int:
+    """Send each as a datagram to an address as the kernel has it, at most 16; return how many it took, at least one.
+
+    Raises what `sendto` would raise for the first.
+    """

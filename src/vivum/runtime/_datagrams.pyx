@@ -1,0 +1,160 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: auto_pickle=False
+"""Many datagrams for one call of the kernel: `recvmmsg` and `sendmmsg`. `udp.py` goes on without it where it is missing.
+
+Large datagrams are received where they stay: into a `bytes` object that nobody else has yet, whose length is set
+afterwards. To cut it by `realloc` would leave a hole between any two, in which the next messages are made, so that no
+block would ever be free for the next datagram.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.errno cimport EAGAIN, ECONNREFUSED, EINTR, errno
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    """
+
+cdef extern from "sys/socket.h" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    struct msghdr:
+        void* msg_name
+        unsigned int msg_namelen
+        iovec* msg_iov
+        size_t msg_iovlen
+    struct mmsghdr:
+        msghdr msg_hdr
+        unsigned int msg_len
+    int MSG_DONTWAIT
+    int recvmmsg(int, mmsghdr*, unsigned int, int, void*)
+    int sendmmsg(int, mmsghdr*, unsigned int, int)
+
+cdef extern from "netinet/in.h" nogil:
+    struct in_addr:
+        uint32_t s_addr
+    struct sockaddr_in:
+        uint16_t sin_port
+        in_addr sin_addr
+
+cdef extern from "arpa/inet.h" nogil:
+    uint16_t ntohs(uint16_t)
+    uint32_t ntohl(uint32_t)
+
+cdef extern from "Python.h":
+    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+    void Py_SET_SIZE(object, Py_ssize_t)
+
+cdef enum:
+    BATCH = 16
+    BUFFER = 65536
+    # Shorter ones are copied: a block of 64 KiB is too much for them to keep.
+    LARGE = 32768
+
+
+@cython.final
+cdef class Receiver:
+    """Drains sockets into `bytes` objects."""
+
+    cdef mmsghdr _headers[BATCH]
+    cdef iovec _parts[BATCH]
+    cdef sockaddr_in _sources[BATCH]
+    cdef list _buffers
+
+    def __cinit__(self):
+        self._buffers = [None] * BATCH
+        memset(self._headers, 0, sizeof(self._headers))
+
+    cdef int _prepare(self, Py_ssize_t count) except -1:
+        cdef Py_ssize_t index
+        for index in range(count):
+            if self._buffers[index] is None:
+                self._buffers[index] = PyBytes_FromStringAndSize(NULL, BUFFER)
+            self._parts[index].iov_base = PyBytes_AS_STRING(self._buffers[index])
+            self._parts[index].iov_len = BUFFER
+            self._headers[index].msg_hdr.msg_iov = &self._parts[index]
+            self._headers[index].msg_hdr.msg_iovlen = 1
+            self._headers[index].msg_hdr.msg_name = &self._sources[index]
+            self._headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in)
+        return 0
+
+    def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own):
+        cdef list taken = []
+        cdef int got, index
+        cdef Py_ssize_t asked
+        cdef Py_ssize_t size
+        cdef uint64_t address, ours = <uint64_t><long long>own
+        cdef bytes data
+        cdef object place
+        while bytes_max > 0:
+            # All of them may be as large as they can be.
+            asked = min(max(bytes_max // BUFFER, 1), BATCH)
+            self._prepare(asked)
+            with nogil:
+                got = recvmmsg(fd, self._headers, <unsigned int>asked, MSG_DONTWAIT, NULL)
+            if got < 0:
+                if errno == EAGAIN or errno == EINTR:
+                    break
+                if errno == ECONNREFUSED:
+                    # An earlier datagram of ours met a closed port; this socket is fine.
+                    continue
+                PyErr_SetFromErrno(OSError)
+            for index in range(got):
+                size = self._headers[index].msg_len
+                bytes_max -= size + cost
+                address = ntohl(self._sources[index].sin_addr.s_addr)
+                address = (address << 16) | ntohs(self._sources[index].sin_port)
+                if address == ours:
+                    continue
+                data = <bytes>self._buffers[index]
+                if size < LARGE:
+                    data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
+                else:
+                    # Ours alone until here: its length may be set, with the zero that ends every `bytes` object.
+                    self._buffers[index] = None
+                    PyBytes_AS_STRING(data)[size] = 0
+                    Py_SET_SIZE(data, size)
+                place = known.get(address)
+                if place is None:
+                    place = make(address)
+                taken.append((place, data))
+            if got < asked:
+                break
+        return taken
+
+
+def send(int fd, list payloads, bytes address):
+    cdef mmsghdr headers[BATCH]
+    cdef iovec parts[BATCH]
+    cdef Py_ssize_t index, count = len(payloads)
+    cdef tuple held
+    cdef bytes data
+    cdef int sent
+    if count > BATCH:
+        count = BATCH
+    # Another thread may change the list meanwhile, not this.
+    held = tuple(payloads[:count])
+    memset(headers, 0, sizeof(headers))
+    for index in range(count):
+        data = <bytes?>held[index]
+        parts[index].iov_base = PyBytes_AS_STRING(data)
+        parts[index].iov_len = PyBytes_GET_SIZE(data)
+        headers[index].msg_hdr.msg_iov = &parts[index]
+        headers[index].msg_hdr.msg_iovlen = 1
+        headers[index].msg_hdr.msg_name = PyBytes_AS_STRING(address)
+        headers[index].msg_hdr.msg_namelen = PyBytes_GET_SIZE(address)
+    with nogil:
+        sent = sendmmsg(fd, headers, <unsigned int>count, MSG_DONTWAIT)
+    if sent < 0:
+        PyErr_SetFromErrno(OSError)
+    return sent

@@ -1,0 +1,216 @@
+"""The way in, in plain Python: buffers cut into frames, frames into messages. `_twin` exports it.
+
+Same names as `_frames.pyx` and same behaviour to the byte and to the error; change both or neither.
+"""
+
+import msgspec
+
+from vivum.wire import refusals
+from vivum.wire._arguments import require
+from vivum.wire.kinds import Kind
+from vivum.wire.layout import (
+    FLAG_CONTINUES,
+    FLAG_MORE,
+    FRAME_BYTES_MAX,
+    GROUP_MAX,
+    HEADER,
+    HEADER_BYTES,
+    KNOWN_KINDS,
+    LENGTH_BYTES,
+    MESSAGE_KINDS,
+    RUN_HEADER,
+    RUN_HEADER_BYTES,
+    SEQUENCE_MAX,
+    TOTAL_BYTES,
+    U64_MAX,
+    VERSION,
+)
+from vivum.wire.refusals import BodyFault
+
+Buffer = bytes | bytearray | memoryview
+Run = tuple[int, int, int, list[bytes]]
+
+_FLAGS = FLAG_CONTINUES | FLAG_MORE
+_KIND_OF = {int(kind): kind for kind in Kind}
+
+
+class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """One validated frame inside a received buffer."""
+
+    kind: Kind
+    length: int
+    domain: int
+    sender: int
+    incarnation: int
+    key_epoch: int
+    region: int
+    view: int
+    sequence: int
+    sent_ns: int
+    data: bytes
+    start: int
+
+    @property
+    def body_start(self) -> int:
+        """Offset of the body in `data`."""
+        return self.start + HEADER_BYTES
+
+    @property
+    def body_stop(self) -> int:
+        """Offset of the first byte of `data` behind this frame."""
+        return self.start + self.length
+
+    @property
+    def stream(self) -> tuple[int, int, int, int]:
+        """Name of the stream: sender, incarnation, region, view."""
+        return (self.sender, self.incarnation, self.region, self.view)
+
+    def messages(self) -> list[Run]:
+        """Copy out all runs; cannot fail."""
+        runs: list[Run] = []
+        if self.kind not in MESSAGE_KINDS:
+            return runs
+        data, at, stop = self.data, self.body_start, self.body_stop
+        while stop - at >= RUN_HEADER_BYTES:
+            tag, first, count = RUN_HEADER.unpack_from(data, at)
+            if count == 0:
+                break
+            at += RUN_HEADER_BYTES
+            payloads = []
+            for _ in range(count):
+                size = data[at] | data[at + 1] << 8
+                at += LENGTH_BYTES
+                payloads.append(data[at : at + size])
+                at += size
+            runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
+        return runs
+
+    def body(self) -> bytes:
+        """Copy the body out, padding included."""
+        return self.data[self.body_start : self.body_stop]
+
+    def to_bytes(self) -> bytes:
+        """Return the whole frame, without a copy when it is all of `data`."""
+        return self.data[self.start : self.body_stop]
+
+    def __repr__(self) -> str:
+        return (
+            f"Frame({self.kind.name} #{self.sequence} of {self.sender}.{self.incarnation}"
+            f" in region {self.region} view {self.view}, {self.length} bytes)"
+        )
+
+
+def _check_body(data: bytes, at: int, stop: int) -> None:
+    while stop - at >= RUN_HEADER_BYTES:
+        run_at = at
+        tag, first, count = RUN_HEADER.unpack_from(data, at)
+        if count == 0:
+            break
+        flags = tag & _FLAGS
+        if first > SEQUENCE_MAX - (count - 1):
+            raise refusals.bad_body(BodyFault.SEQUENCE, run_at)
+        at += RUN_HEADER_BYTES
+        size = 0
+        for _ in range(count):
+            if stop - at < LENGTH_BYTES:
+                raise refusals.bad_body(BodyFault.TORN, run_at)
+            size = data[at] | data[at + 1] << 8
+            at += LENGTH_BYTES
+            if stop - at < size:
+                raise refusals.bad_body(BodyFault.TORN, run_at)
+            at += size
+        if flags:
+            front = run_at + RUN_HEADER_BYTES
+            if flags & FLAG_CONTINUES and data[front] | data[front + 1] << 8 == 0:
+                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
+            if flags & FLAG_MORE and size <= (0 if flags & FLAG_CONTINUES and count == 1 else TOTAL_BYTES):
+                raise refusals.bad_body(BodyFault.FRAGMENT, run_at)
+    if data.count(0, at, stop) != stop - at:
+        raise refusals.bad_body(BodyFault.PADDING, at)
+
+
+def split(data: Buffer) -> list[Frame]:
+    """Cut a received buffer into its frames, all checked, or raise a `DecodeError`."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise refusals.not_bytes_like("data", data)
+    if type(data) is not bytes:
+        data = bytes(data)
+    if not data:
+        raise refusals.empty_buffer()
+    frames = []
+    at, total = 0, len(data)
+    while at < total:
+        left = total - at
+        if data[at] != VERSION:
+            raise refusals.wrong_version(data[at], at)
+        if left < HEADER_BYTES:
+            raise refusals.torn_header(at, left)
+        _, kind, length, domain, sender, incarnation, epoch, region, view, sequence, sent_ns = HEADER.unpack_from(
+            data, at
+        )
+        if kind not in KNOWN_KINDS:
+            raise refusals.unknown_kind(kind, at)
+        if not HEADER_BYTES <= length <= min(left, FRAME_BYTES_MAX):
+            raise refusals.wrong_length(length, at, left)
+        if sequence > SEQUENCE_MAX:
+            raise refusals.frame_sequence(at)
+        if kind in MESSAGE_KINDS:
+            _check_body(data, at + HEADER_BYTES, at + length)
+        frames.append(
+            Frame(
+                _KIND_OF[kind],
+                length,
+                domain,
+                sender,
+                incarnation,
+                epoch,
+                region,
+                view,
+                sequence,
+                sent_ns,
+                data,
+                at,
+            )
+        )
+        at += length
+    return frames
+
+
+def consecutive(frames: list[Frame], start: int = 0) -> int:
+    """Count frames from an index on that follow each other in one stream, all of one kind."""
+    stop = len(frames)
+    index = require(start, "start", 0, stop)
+    if index == stop:
+        return 0
+    before = frames[index]
+    index += 1
+    while index < stop:
+        frame = frames[index]
+        if (frame.kind, frame.stream, frame.sequence) != (before.kind, before.stream, before.sequence + 1):
+            break
+        before = frame
+        index += 1
+    return index - start
+
+
+def joint_run(frames: list[Frame], start: int, messages_max: int) -> tuple[int, int, int, list[bytes]] | None:
+    """Take the messages of frames out as one run, as far as they are one."""
+    end = require(start, "start", 0, len(frames))
+    require(messages_max, "messages_max", 0, U64_MAX)
+    found: list[bytes] = []
+    group = first = sent_ns = 0
+    for frame in frames[start:]:
+        runs = frame.messages()
+        if len(runs) != 1:
+            break
+        number, sequence, flags, payloads = runs[0]
+        if flags:
+            break
+        if not found:
+            group, first, sent_ns = number, sequence, frame.sent_ns
+        is_next = (number, sequence, frame.sent_ns) == (group, first + len(found), sent_ns)
+        if not is_next or (found and len(found) + len(payloads) > messages_max):
+            break
+        found += payloads
+        end += 1
+    return (end, group, first, found) if found else None

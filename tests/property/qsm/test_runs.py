@@ -1,0 +1,160 @@
+"""What is done for several frames at once is what would be done for each of them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_chain, make_sender, seal
+from vivum.core.ids import Channel, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import Datagram, Output
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.chain import Chain
+from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.lanes import Lane, take_run
+from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import Frame
+from vivum.wire.tokens import RegionReport
+
+BOB = Member(NodeId(2), Incarnation(1))
+
+
+def make_lane(nodes: int, **settings: Any) -> tuple[Lane, Counters]:
+    """Make what node 2 has of Alice's stream, and all that its frames come to."""
+    chain, counters = make_chain(), Counters()
+    region = RegionMember(config(nodes=nodes), BOB, QsmSettings(**settings), Limits(), counters, chain.add, 0)
+    stream = region.stream_of(ALICE, 0)
+    assert stream is not None
+    return (region, stream, chain), counters
+
+
+def take_one(lane: Lane, now_ns: int, frame: Frame, output: Output) -> None:
+    region, stream, chain = lane
+    if region.on_data(now_ns, stream, frame):
+        chain.deliver(output)
+
+
+def messages(output: Output) -> list[tuple[int, int, bytes, int, int]]:
+    return [
+        (each.group, each.first_sequence + index, payload, each.view, each.sent_ns)
+        for each in output.deliveries
+        for index, payload in enumerate(each.payloads)
+    ]
+
+
+def state(stream: StreamReceiver, chain: Chain) -> tuple[object, ...]:
+    names = [
+        name for name in StreamReceiver.__slots__ if name not in ("window", "_placement", "_settings", "_counters")
+    ]
+    kept = {name: getattr(stream, name) for name in names if name not in ("held", "cache", "_asked", "_expected")}
+    window = (stream.window.prefix, stream.window.stop, stream.window.held, tuple(stream.window.missing(99)))
+    return kept, window, sorted(stream.held), sorted(stream.cache), chain.is_broken, chain._expected
+
+
+FEEDS = st.lists(
+    st.tuples(st.sampled_from([ONE, ONE, ONE, TWO, THREE]), st.lists(st.integers(0, 90), max_size=5)),
+    min_size=1,
+    max_size=12,
+)
+
+
+def frames_of_feeds(feeds: list[tuple[Any, list[int]]], ends: bool) -> list[Frame]:
+    sender, frames, counts = make_sender(frame_bytes_max=300), [], {ONE: 0, TWO: 0, THREE: 0}
+    for now_ns, (group, sizes) in enumerate(feeds):
+        sender.feed(group, counts[group], [bytes([now_ns]) * size for size in sizes], ViewNumber(1))
+        counts[group] += len(sizes)
+        while sender.can_seal:
+            # Several have the same time, as those of one turn have.
+            frames.append(seal(sender, now_ns=now_ns // 3, bytes_max=300))
+    if ends:
+        sender.close(0)
+        frames.append(seal(sender, now_ns=99))
+    return frames
+
+
+@given(FEEDS, st.booleans(), st.sampled_from([3, 30]), st.data())
+def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
+    feeds: list[tuple[Any, list[int]]], ends: bool, nodes: int, data: st.DataObject
+) -> None:
+    frames = frames_of_feeds(feeds, ends)
+    for _ in range(data.draw(st.integers(0, 4))):
+        if not frames:
+            return
+        # Lost, late, twice, or repaired.
+        place = data.draw(st.integers(0, len(frames) - 1))
+        frame = frames.pop(place) if data.draw(st.booleans()) else frames[place]
+        if data.draw(st.booleans()):
+            late = again(frame) if data.draw(st.booleans()) else frame
+            frames.insert(data.draw(st.integers(0, len(frames))), late)
+    (single, single_counters), (joint, joint_counters) = make_lane(nodes), make_lane(nodes)
+    one_by_one, together = Output(), Output()
+    now_ns, index = 0, 0
+    while index < len(frames):
+        now_ns += 1000
+        batch = frames[index : index + data.draw(st.integers(1, 8))]
+        index += len(batch)
+        for frame in batch:
+            take_one(single, now_ns, frame, one_by_one)
+        at = 0
+        while at < len(batch):
+            taken = take_run({batch[at].stream: joint}, now_ns, batch, at, together)
+            if not taken:
+                take_one(joint, now_ns, batch[at], together)
+            at += taken or 1
+        assert messages(together) == messages(one_by_one)
+        assert together.events == one_by_one.events
+        assert state(*joint[1:]) == state(*single[1:])
+        assert joint_counters == single_counters
+
+
+def sent_by(
+    sending: Sending, stream: RegionSender, steps: list[tuple[Any, list[int], int, int]], groups: dict[Any, int]
+) -> list[Any]:
+    told: list[Any] = []
+    for now_ns, (group, sizes, room_bytes, confirmed) in enumerate(steps):
+        payloads = [bytes([now_ns]) * size for size in sizes]
+        groups[group] += len(payloads)
+        sending.accept(group, payloads, sum(sizes), (stream,), ViewNumber(1))
+        datagrams: list[Datagram] = []
+        sending.make_data(now_ns, 1, ALICE, datagrams, room_bytes)
+        stable = min(confirmed, stream.next_frame)
+        sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0))
+        told.append((datagrams, sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
+        told.append((list(sending.events), stream.next_frame, stream.kept_bytes, stream.has_room()))
+        sending.events.clear()
+    return told
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([ONE, ONE, ONE, TWO]),
+        st.lists(st.one_of(st.integers(0, 3000), st.integers(9000, 30_000)), max_size=40),
+        st.sampled_from([0, 1, 30_000, 1 << 20]),
+        st.integers(0, 40),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(STEPS, st.sampled_from([50_000, 200_000, 1 << 20]), st.sampled_from([8, 512]), st.sampled_from([1, 2]))
+def test_frames_that_are_sealed_together_are_those_that_would_be_sealed_one_by_one(
+    steps: list[tuple[Any, list[int], int, int]], window_bytes: int, window_frames: int, destinations: int
+) -> None:
+    told = []
+    for together in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not together:
+                patch.setattr(RegionSender, "seal_run", lambda *_: [])
+            settings = QsmSettings(
+                frame_bytes_max=10_000, rate_initial=0, window_bytes=window_bytes, window_frames=window_frames
+            )
+            sending = Sending(settings, Limits(), Counters())
+            stream = sending.open(config(), tuple(map(Channel, range(destinations))))
+            told.append(sent_by(sending, stream, steps, {ONE: 0, TWO: 0}))
+    assert told[0] == told[1]
