@@ -26,6 +26,9 @@ LINGER_NS = 50 * MILLISECOND
 BATCH_BYTES = 4 * 1024 * 1024
 """A batch of so much is written at once. More would be copied after the processor's cache has let go of it."""
 
+MESSAGE_BYTES = 64
+"""What a message takes in memory beside its payload, and about as much in the columns of a batch."""
+
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk: a third of a second of what a recorder can take at most."""
 
@@ -65,6 +68,7 @@ class LogWriter:
         """Take a run to write; False if too much is waiting."""
         payloads = run.payloads
         size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
+        size += MESSAGE_BYTES * len(payloads)
         if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
             self._give_way()
         held = self._put_bytes - self._written_bytes

@@ -20,7 +20,7 @@ from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.segment_reader import LogReader
 
-PAYLOAD = bytes(1000)
+PAYLOAD = bytes(1000 - log_writer.MESSAGE_BYTES)
 
 
 def run(number: int) -> RecordedRun:
