@@ -56,6 +56,25 @@ def test_senders_that_want_all_share_evenly() -> None:
     assert max(shares(8000, 3000, 3000)) <= 4001
 
 
+def test_a_rate_that_senders_never_reach_grows_all_the_same_until_a_queue_stands() -> None:
+    """Senders that share their processor reach four fifths of what they may."""
+    estimate = RateEstimate(QsmSettings(), 0)
+    now_ns, rate = 0, estimate.rate
+    for _ in range(400):
+        now_ns += 100 * MILLISECOND
+        estimate.on_frame(min(rate, 10_000) * 4 // 5 // 10)
+        rate = estimate.update(now_ns, 0, 2 * MILLISECOND if rate > 10_000 else 0)
+    assert 9_000 <= rate <= 10_500
+
+
+def test_a_rate_that_nobody_uses_does_not_grow() -> None:
+    estimate = RateEstimate(QsmSettings(), 0)
+    for number in range(1, 400):
+        estimate.on_frame(100)
+        rate = estimate.update(number * 100 * MILLISECOND, 0, 0)
+    assert rate <= 2 * QsmSettings().rate_initial
+
+
 def test_what_a_slow_sender_leaves_is_for_the_others() -> None:
     fast, slow = shares(8000, 4000, 100)
     assert 6000 < fast < 8000

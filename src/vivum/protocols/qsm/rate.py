@@ -50,6 +50,11 @@ EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
 """So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
 
+STUCK_PERIODS = 4
+STUCK_PER_MILLE = 1030
+"""After so many periods in which only the best rate seen was in the way, the rate grows past it. Senders that must share
+their processor never reach what they are allowed: what is allowed would stay where it is for ever."""
+
 UNEASY_PERIODS = 4
 """After so many periods with loss between the two it counts as the link's own. Else one queue after the other would
 lower the rate, and none of the times between would raise it again."""
@@ -76,6 +81,7 @@ class RateEstimate:
         "_period_ns",
         "_received",
         "_since_ns",
+        "_stuck_periods",
         "_uneasy_periods",
         "_was_queueing",
         "rate",
@@ -96,6 +102,7 @@ class RateEstimate:
         self._lossy_periods = 0
         self._clean_periods = 0
         self._uneasy_periods = 0
+        self._stuck_periods = 0
         self._decreases = 0
         # Shares of loss, per mille: when the rate was first lowered, and what is known to be the link's own.
         self._loss_before = 0
@@ -125,8 +132,11 @@ class RateEstimate:
             received = self._received + own_frames - self._own_frames
             loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
             # The most that this node has shown that it can take.
-            self._best = max(self._best, received * SECOND // elapsed_ns)
+            reached = received * SECOND // elapsed_ns
+            self._best = max(self._best, reached)
+            before = self.rate
             self._judge(loss, standing_ns)
+            self._maybe_free(before, reached, standing_ns)
             self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
         return self.rate
 
@@ -142,7 +152,7 @@ class RateEstimate:
                 self._edge = self._best
                 self.rate = max(self._initial, self._best * 980 // 1000)
             elif self._initial:
-                self.rate = max(self._initial, self._best * START_PER_MILLE // 1000)
+                self.rate = max(self.rate, self._best * START_PER_MILLE // 1000)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
@@ -165,6 +175,17 @@ class RateEstimate:
             if self._uneasy_periods >= UNEASY_PERIODS:
                 self._noise, self._uneasy_periods = loss, 0
         self._was_queueing = is_queueing
+
+    def _maybe_free(self, before: int, reached: int, standing_ns: int) -> None:
+        """Let a rate grow that is stuck at what was seen, while nothing speaks against it and half of it is used."""
+        is_clean = not (self._lossy_periods or self._uneasy_periods) and standing_ns < SHORT_NS
+        if self.rate != before or not is_clean or 2 * reached < self.rate:
+            self._stuck_periods = 0
+            return
+        self._stuck_periods += 1
+        if self._stuck_periods >= STUCK_PERIODS:
+            self._stuck_periods = 0
+            self.rate = self.rate * (START_PER_MILLE if self._is_starting else STUCK_PER_MILLE) // 1000
 
     def _grow(self) -> None:
         growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
