@@ -31,8 +31,9 @@ from vivum.runtime.polling import Polling
 from vivum.runtime.udp import UdpPort
 from vivum.wire.kinds import priority_of
 
-DRAIN_BYTES_MAX = 2 << 20
-"""Bytes taken from one socket before anything is handled: about a millisecond of work."""
+DRAIN_BYTES_MAX = 1 << 19
+"""Bytes taken from one socket before anything is handled: with the messages made of them they fit a processor's cache,
+and the memory of the last ones is used again. With 2 MB messages of 100 bytes cost receivers up to twice as much."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""

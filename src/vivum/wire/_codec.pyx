@@ -32,6 +32,10 @@ cdef extern from "Python.h":
     # Raw pointers: a frame is written and cut before anybody else has it.
     PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
     char* raw_string "PyBytes_AS_STRING" (PyObject*) noexcept
+    # Borrowed: a list keeps what is in it.
+    PyObject* raw_item "PyList_GET_ITEM" (PyObject*, Py_ssize_t) noexcept
+    bint raw_is_bytes "PyBytes_CheckExact" (PyObject*) noexcept
+    Py_ssize_t raw_size "PyBytes_GET_SIZE" (PyObject*) noexcept
     int raw_resize "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
 
@@ -276,6 +280,8 @@ cdef class FrameBuilder:
         cdef uint64_t made = 0
         cdef Py_ssize_t index, at, stop, size, room = self.capacity - C_HEADER - C_RUN_HEADER
         cdef list held, frames = [], stops = []
+        cdef PyObject* raw
+        cdef uint8_t* p
         cdef bytes frame
         if type(payloads) is not list:
             raise refusals.not_a_list(payloads)
@@ -289,21 +295,32 @@ cdef class FrameBuilder:
         )
         if self.count:
             raise refusals.frame_begun(self.count)
-        # No Python code runs in here but of the memory allocator, so the list stays as it is.
+        raw = <PyObject*>held
+        # No Python code runs in here but of the memory allocator, so the list stays as it is, and its objects with it.
         while left and made < most and header.sequence <= C_SEQUENCE_MAX:
             at = index
             size = 0
-            while at < stop and PyBytes_CheckExact(held[at]):
-                size += C_LENGTH + PyBytes_GET_SIZE(held[at])
+            while at < stop and raw_is_bytes(raw_item(raw, at)):
+                size += C_LENGTH + raw_size(raw_item(raw, at))
                 if size > room:
                     break
                 at += 1
-            if size <= room or C_LENGTH + PyBytes_GET_SIZE(held[at]) > room:
+            if size <= room or C_LENGTH + raw_size(raw_item(raw, at)) > room:
                 # There is still room, or the next one fits no frame and must be cut.
                 break
+            # What was added up fits behind the header of one run: no more than 32,726 messages, however small.
+            p = self._buffer + C_HEADER
+            store32(p, number)
+            store64(p + 4, first + <uint64_t>index)
+            store16(p + 12, <uint32_t>(at - index))
+            p += C_RUN_HEADER
             while index < at:
-                self._put(number, first + <uint64_t>index, PyBytes_AS_STRING(held[index]), PyBytes_GET_SIZE(held[index]))
+                size = raw_size(raw_item(raw, index))
+                store16(p, <uint32_t>size)
+                memcpy(p + C_LENGTH, raw_string(raw_item(raw, index)), size)
+                p += C_LENGTH + size
                 index += 1
+            self.size = p - self._buffer
             frame = self._finish(&header, self.size)
             made += PyBytes_GET_SIZE(frame)
             frames.append(frame)

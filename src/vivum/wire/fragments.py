@@ -23,7 +23,9 @@ FRAGMENT_OVERHEAD_BYTES = RUN_HEADER_BYTES + LENGTH_BYTES
 # ones cost a total, a join and a Python object on every receiver for little.
 _WORTHWHILE_PART = 8
 
-_CHUNK_MESSAGES = 1024
+# So many full frames are in a chunk that most are sealed by one call, whatever the size of messages.
+_CHUNK_MESSAGES = 16_384
+_CHUNK_BYTES = 1 << 20
 
 
 class Outbox:
@@ -36,13 +38,14 @@ class Outbox:
     Invariant: `size` is the bytes of all waiting messages that are in no frame yet.
     """
 
-    __slots__ = ("_chunks", "_cut", "_cut_to_fill", "_group", "_index", "_next", "_size", "_stop")
+    __slots__ = ("_chunk_bytes", "_chunks", "_cut", "_cut_to_fill", "_group", "_index", "_next", "_size", "_stop")
 
     def __init__(self, group: int, cut_to_fill: bool = False) -> None:
         self._group = group
         self._cut_to_fill = cut_to_fill
         # Lists of bounded length: sealed payloads are let go soon, and taking one costs no shifting.
         self._chunks: deque[list[bytes]] = deque()
+        self._chunk_bytes = 0  # that were put into the last chunk
         self._index = 0  # of the next message in the first chunk
         self._next = 0  # its sequence
         self._stop = 0  # one past the last that waits
@@ -71,19 +74,29 @@ class Outbox:
         elif first_sequence != self._stop:
             raise UsageError(f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}")
         self._stop += len(payloads)
-        self._size += measure(payloads)[0] if size is None else size
-        if self._chunks and len(self._chunks[-1]) + len(payloads) <= _CHUNK_MESSAGES:
+        if size is None:
+            size = measure(payloads)[0]
+        self._size += size
+        count = len(payloads)
+        if (
+            self._chunks
+            and self._chunk_bytes + size <= _CHUNK_BYTES
+            and len(self._chunks[-1]) + count <= _CHUNK_MESSAGES
+        ):
             self._chunks[-1].extend(payloads)
-        else:
-            for start in range(0, len(payloads), _CHUNK_MESSAGES):
-                self._chunks.append(list(payloads[start : start + _CHUNK_MESSAGES]))
+            self._chunk_bytes += size
+            return
+        for start in range(0, count, _CHUNK_MESSAGES):
+            part = payloads[start : start + _CHUNK_MESSAGES]
+            self._chunks.append(part if type(part) is list else list(part))
+        self._chunk_bytes = size
 
     def put_all_of(self, other: "Outbox") -> None:
         """Queue what waits in another outbox of the group, which keeps it; behind what waits here, if anything."""
         if not self._chunks:
             self._chunks.extend(chunk.copy() for chunk in other._chunks)
             self._index, self._next, self._stop = other._index, other._next, other._stop
-            self._cut, self._size = other._cut, other._size
+            self._cut, self._size, self._chunk_bytes = other._cut, other._size, other._chunk_bytes
             return
         if other._cut:
             raise UsageError(f"message {other._next} is partly sent; nothing of group {self._group} may wait before it")
