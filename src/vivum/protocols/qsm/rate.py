@@ -52,7 +52,7 @@ EDGE_STEP_PER_MILLE = 2
 
 STUCK_PERIODS = 4
 STUCK_PER_MILLE = 1030
-"""After so many periods in which only the best rate seen was in the way, the rate grows past it. Senders that must share
+"""After so many periods in which only the best rate seen was in the way, the rate grows past it. Senders that share
 their processor never reach what they are allowed: what is allowed would stay where it is for ever."""
 
 UNEASY_PERIODS = 4
