@@ -33,7 +33,7 @@ from vivum.wire.kinds import priority_of
 
 DRAIN_BYTES_MAX = 1 << 19
 """Bytes taken from one socket before anything is handled: with the messages made of them they fit a processor's cache,
-and the memory of the last ones is used again. With 2 MB messages of 100 bytes cost receivers up to twice as much."""
+and the memory of the last ones is used again. With 2 MB messages of 100 bytes cost a receiver alone twice as much."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
