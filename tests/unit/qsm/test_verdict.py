@@ -78,7 +78,7 @@ def test_one_that_alone_holds_up_all_others_is_put_behind_after_a_while_unless_t
 def test_an_only_receiver_is_not_put_behind_for_the_sake_of_its_sender() -> None:
     verdict = StreamVerdict()
     for now_ns in (0, 10 * SETTINGS.isolate_after_ns):
-        verdict.decide(now_ns, said(10, runner_up=900), SETTINGS, is_only=True)
+        verdict.decide(now_ns, said(10), SETTINGS)
     assert verdict.stable == 10
 
 
@@ -88,10 +88,16 @@ def test_who_waits_waits_for_those_who_sleep_too() -> None:
     assert (verdict.stable, verdict.floor) == (20, 20)
 
 
-def test_the_only_receiver_is_waited_for_also_while_it_sleeps() -> None:
-    """Ours: a recorder that paused for 0.3 s was left behind by its one sender, and never caught up."""
+def test_where_all_receivers_are_behind_or_asleep_the_sender_waits() -> None:
+    """Two receivers lost the same frame and were put behind one after the other; the sender ran ahead of both."""
     verdict = StreamVerdict()
-    verdict.decide(0, said(500, behind=20), SETTINGS, is_only=True)
+    verdict.decide(0, said(NOBODY, behind=20), SETTINGS)
     assert (verdict.stable, verdict.floor) == (20, 20)
-    verdict.decide(0, said(500), SETTINGS, is_only=True)
+    verdict.decide(0, said(500), SETTINGS)
     assert (verdict.stable, verdict.floor) == (500, 500)
+
+
+def test_without_any_receiver_all_of_a_stream_is_stable() -> None:
+    verdict = StreamVerdict()
+    verdict.decide(0, said(NOBODY), SETTINGS)
+    assert verdict.stable == said(NOBODY).stop

@@ -307,6 +307,8 @@ class RegionMember(RingLadder):
         if self.own is not None and self.own.next_frame:
             own = self.own
             record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
+            # It has all of it, and is no receiver: were it counted as one, it would not wait for those who are.
+            record = msgspec.structs.replace(record, prefix=NOBODY, slowest=0)
             if self._settings.feedback_ranges:
                 record = msgspec.structs.replace(record, reach=own.next_frame)
             records.append(record)
@@ -403,8 +405,7 @@ class RegionMember(RingLadder):
         """Settle a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        receivers = sum(each != sender and each.node not in self.gone for each in self.config.members)
-        if verdict.decide(now_ns, record, self._settings, is_only=receivers < 2):
+        if verdict.decide(now_ns, record, self._settings):
             self._untold = True
         self._apply(now_ns, sender, record, verdict)
 

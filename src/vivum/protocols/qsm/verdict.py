@@ -25,20 +25,19 @@ class StreamVerdict:
         self.stable = max(self.stable, record.stable)
         self.floor = max(self.floor, record.floor)
 
-    def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings, *, is_only: bool = False) -> bool:
+    def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
         """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news.
 
-        `is_only`: the stream has one receiver. It holds up the sender alone, which must wait for it: else it would be
-        left behind as soon as the sender is faster.
+        Receivers that are behind, or sleep, are not waited for if there are others. If there are none the sender must
+        wait: it would run ahead of all, and nobody could give them what they lack. The sender itself is no receiver.
         """
         reached, behind = record.prefix, record.behind
-        if record.slow >= SlowMembers.WAIT or is_only:
-            # Also for those who sleep: nothing is stable that one of them lacks.
+        if record.slow >= SlowMembers.WAIT or reached == NOBODY:
+            # Nothing is stable that one of them lacks; all of it, if there is nobody.
             reached = min(reached, behind)
-        if reached != NOBODY:
-            if record.slow < SlowMembers.WAIT and not is_only and self._is_held_up(now_ns, record, settings):
-                reached, behind = record.runner_up, min(behind, record.prefix)
-            self.stable = max(self.stable, min(reached, record.stop))
+        elif self._is_held_up(now_ns, record, settings):
+            reached, behind = record.runner_up, min(behind, record.prefix)
+        self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
         floor = min(self.stable, behind, record.prefix)
         # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
