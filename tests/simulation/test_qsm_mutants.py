@@ -109,7 +109,7 @@ def delivers_to_those_who_left(patch: Patch) -> None:
 
 MUTANTS: dict[Callable[[Patch], None], list[int]] = {
     caches_forget_what_is_stable: [39],
-    confirms_what_is_stable: [39],
+    confirms_what_is_stable: [151],
     counts_only_who_knows_the_stream: [7],
     waits_for_the_fastest: [16, 18],
     skips_what_those_behind_lack: [5, 11],
