@@ -69,6 +69,7 @@ def throughput(
     seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure, after a second to warm up.")] = 5.0,
     batch: Annotated[int, typer.Option(min=0, max=512, help="Messages handed over at once; 0: 64 KiB of them.")] = 0,
     stop_one: Annotated[float, typer.Option(min=0.0, help="Stop one receiver by SIGSTOP for so many seconds.")] = 0.0,
+    shared_memory: Annotated[bool, typer.Option(help="Large frames by memory that processes share.")] = True,
     profile: Annotated[bool, typer.Option(help="Tell where the time goes; makes everything slower.")] = False,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -76,7 +77,8 @@ def throughput(
     """Send from one process to others as fast as it goes; nothing may be lost, repeated or reordered."""
     out = console(as_json)
     _progress(out)(f"{size} bytes, {receivers} receivers, {groups} groups, {seconds:g} s")
-    cell = Cell(size, receivers, seconds, groups, {"settings": _settings(set_), "batch": batch})
+    options = {"settings": _settings(set_), "batch": batch, "shared_memory": shared_memory}
+    cell = Cell(size, receivers, seconds, groups, options)
     with profiled(profile) as folder:
         result = measure_throughput(cell, stop_one)
         if folder is not None:

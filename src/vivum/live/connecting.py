@@ -81,6 +81,7 @@ def connect(
     trace: str | os.PathLike[str] | None = None,
     loss: float = 0.0,
     poll_us: int = POLL_US,
+    shared_memory: bool = True,
 ) -> Connecting:
     """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
 
@@ -93,7 +94,8 @@ def connect(
     share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
     `poll_us` is how many microseconds the event loop is kept awake for the next message, where small ones come within
     that time one after the other: it saves the waking, and takes a processor that nobody else wants while they come. 0
-    lets the loop sleep at once.
+    lets the loop sleep at once. With `shared_memory`, large frames on loopback go through memory that the processes of
+    one user share, and not through the kernel; where that cannot be, they go as all else does.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(domain)
@@ -123,6 +125,7 @@ def connect(
         limits or Limits(),
         loss,
         poll_us * 1000,
+        shared_memory,
     )
     return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
 

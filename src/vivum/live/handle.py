@@ -103,6 +103,7 @@ class NodeHandle:
             host.settings.window_frames,
             host.receive_buffer_bytes,
             host.lost_on_purpose,
+            *host.shared_frames,
             host.parts.counters.as_dict(),
             host.parts.qsm.memory(),
         )

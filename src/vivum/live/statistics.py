@@ -26,6 +26,12 @@ class NodeStatistics:
     lost_on_purpose: int
     """Datagrams that arrived and were thrown away, as `connect(loss=)` asks for."""
 
+    shared_frames_sent: int
+    """Large frames that it wrote into memory that nodes of this machine share, each once however many read it."""
+
+    shared_frames_missed: int
+    """Such frames of others that were written over before it read them: lost as datagrams are, and repaired."""
+
     counters: dict[str, int]
     """As listed in docs/reference/counters.md."""
 

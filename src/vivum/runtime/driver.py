@@ -89,6 +89,8 @@ class Driver:
     def start(self) -> None:
         """Begin to listen, and let the node say what it has to say."""
         self._watch_sockets()
+        if self._port.boards is not None:
+            self._loop.add_reader(self._port.boards.socket, self._on_boards)
         self.pump()
 
     def submit(self, command: Command) -> None:
@@ -117,6 +119,8 @@ class Driver:
             self._loop.remove_reader(each)
         if self._writing:
             self._loop.remove_writer(self._port.sockets[0])
+        if self._port.boards is not None:
+            self._loop.remove_reader(self._port.boards.socket)
         self._port.close()
 
     def _watch_sockets(self) -> None:
@@ -136,6 +140,12 @@ class Driver:
         if arrived:
             self._polling.on_arrival(now_ns, sum(len(data) for _, data in arrived))
             self._wait()
+
+    def _on_boards(self) -> None:
+        arrived = self._port.receive_from_boards()
+        if arrived:
+            self._node.on_datagrams(self.now_ns, arrived)
+            self._pump()
 
     def _drain(self) -> list[tuple[Endpoint, bytes]]:
         """Take all from every socket, not only from the one that woke us: a token may wait in another."""

@@ -71,6 +71,8 @@ class HostOptions:
     """Share of what arrives that is thrown away on purpose."""
     poll_ns: int = 0
     """How long the loop is kept awake for the next small message, where that pays."""
+    shared_memory: bool = True
+    """Large frames on loopback go through memory that the nodes of this machine share."""
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
@@ -146,7 +148,14 @@ class MemberHost:
     def _open_port(self) -> UdpPort:
         options = self.options
         made = partial(LossyPort, options.loss) if options.loss else UdpPort
-        open_at = partial(made, options.domain, options.interface, buffer_bytes=options.buffer_bytes, ttl=options.ttl)
+        open_at = partial(
+            made,
+            options.domain,
+            options.interface,
+            buffer_bytes=options.buffer_bytes,
+            ttl=options.ttl,
+            shared_memory=options.shared_memory,
+        )
         if options.is_meeting_port and not options.port:
             try:
                 return open_at(port=options.seeds[0].port)
@@ -202,6 +211,12 @@ class MemberHost:
     def lost_on_purpose(self) -> int:
         """Datagrams that arrived and were thrown away, as the options ask for."""
         return self._port.lost_on_purpose
+
+    @property
+    def shared_frames(self) -> tuple[int, int]:
+        """Frames written into shared memory here, and frames of others that were gone before they were read."""
+        boards = self._port.boards
+        return (0, 0) if boards is None else (boards.written, boards.missed)
 
     @property
     def receive_buffer_bytes(self) -> int:

@@ -8,6 +8,7 @@ Losses on one machine or a local network happen in the receive buffer, so a larg
 granted is read back (`receive_buffer_bytes`): windows are sized by it.
 """
 
+import contextlib
 import errno
 import socket
 import struct
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING
 
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint
-from vivum.core.machine import Datagram
+from vivum.core.machine import Datagram, Priority
+from vivum.runtime.boards import (
+    BOARD_FRAME_BYTES_MIN,
+    BOARD_MARK,
+    COMPLAINT_MARK,
+    NOTE_FRAMES_MAX,
+    NOTE_MARK,
+    Boards,
+)
 from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
@@ -73,12 +82,13 @@ class UdpPort:
         port: int = 0,
         buffer_bytes: int = 8 * 1024 * 1024,
         ttl: int = 1,
+        shared_memory: bool = False,
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them.
+        them. With `shared_memory` large multicasts on loopback go that way (`boards`); the driver must attend to it.
         """
         self._interface = _packed(interface)
         self._domain = domain
@@ -92,6 +102,7 @@ class UdpPort:
         self._places: dict[int, Endpoint] = {}
         self._packed: dict[Endpoint | Channel, bytes] = {}
         self._receiver = _datagrams.Receiver() if BATCHED else None
+        self._hears_notes = False
         self._closed = False
         self._socket = self._open((interface, port))
         try:
@@ -111,6 +122,9 @@ class UdpPort:
 
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        # A board takes the place of receive buffers, and is as large.
+        is_local = shared_memory and interface.startswith("127.")
+        self.boards = Boards(self.receive_buffer_bytes) if is_local else None
 
     def _open(self, address: tuple[str, int]) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -181,6 +195,50 @@ class UdpPort:
 
         Our own multicasts are left out; what we sent to ourselves is not.
         """
+        boards = self.boards
+        if boards is None:
+            return self._take(source, bytes_max)
+        taken: list[tuple[Endpoint, bytes]] = []
+        while bytes_max > 0:
+            # A note stands for much: where they come, one at a time.
+            arrived = self._take(source, 1 if self._hears_notes else bytes_max)
+            self._hears_notes = False
+            before = len(taken)
+            for place, data in arrived:
+                if data[:1] == BOARD_MARK:
+                    self._on_board_mark(boards, place, data, taken)
+                else:
+                    taken.append((place, data))
+            if not self._hears_notes:
+                break
+            bytes_max -= sum([len(data) for _, data in taken[before:]]) + DATAGRAM_COST_BYTES
+        return taken
+
+    def _on_board_mark(self, boards: Boards, place: Endpoint, data: bytes, taken: list[tuple[Endpoint, bytes]]) -> None:
+        if data.startswith(NOTE_MARK):
+            self._hears_notes = True
+            complaint = boards.read(place, data, taken)
+            if complaint is not None:
+                self._complain(place, complaint)
+        elif data.startswith(COMPLAINT_MARK):
+            boards.on_complaint(data)
+        else:
+            # Random bytes: the gate counts them.
+            taken.append((place, data))
+
+    def _complain(self, place: Endpoint, complaint: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendto(complaint, place)
+
+    def receive_from_boards(self) -> list[tuple[Endpoint, bytes]]:
+        """Attend to the socket of the boards: return the frames that waited for one."""
+        assert self.boards is not None
+        taken, complaints = self.boards.on_readable()
+        for place, complaint in complaints:
+            self._complain(place, complaint)
+        return taken
+
+    def _take(self, source: socket.socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
@@ -257,10 +315,20 @@ class UdpPort:
             host, port = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
             packed = self._packed[where] = _ADDRESS.pack(socket.AF_INET, socket.htons(port), socket.inet_aton(host))
         run: list[bytes] = []
+        priority = datagrams[start].priority
         for each in datagrams[start : start + SEND_MAX]:
-            if each.destination != where or (run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX):
+            if each.destination != where or each.priority != priority:
+                break
+            if run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX:
                 break
             run.append(each.data)
+        boards = self.boards
+        if boards is not None and priority is Priority.DATA and boards.is_open and len(run[0]) >= BOARD_FRAME_BYTES_MIN:
+            # What is sent again goes as a datagram: who asked for it may not be able to read boards.
+            note = boards.write(run)
+            if note is not None:
+                _datagrams.send(self._socket.fileno(), [note], packed)
+                return min(len(run), NOTE_FRAMES_MAX)
         return _datagrams.send(self._socket.fileno(), run, packed)
 
     @staticmethod
@@ -286,6 +354,8 @@ class UdpPort:
         """Close all sockets. May be called again."""
         for each in [] if self._closed else self.sockets:
             each.close()
+        if self.boards is not None:
+            self.boards.close()
         self._closed = True
 
 

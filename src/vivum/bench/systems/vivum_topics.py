@@ -78,9 +78,9 @@ class _Place:
 
 async def _join(options: dict[str, Any]) -> _Place:
     _try_settings(options.get("settings", {}))
-    polling = {"poll_us": options["poll_us"]} if "poll_us" in options else {}
+    asked = {name: options[name] for name in ("poll_us", "shared_memory") if name in options}
     node = await vivum.connect(
-        options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX, **polling
+        options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX, **asked
     )
     before_kb, began = resident_kb(), time.monotonic()
     names = [f"/bench/{number}" for number in range(options["groups"])]

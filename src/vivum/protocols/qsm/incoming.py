@@ -49,6 +49,7 @@ class StreamReceiver:
         "_heard_ns",
         "_highest",
         "_holds_all",
+        "_holds_none",
         "_judged",
         "_looked_ns",
         "_placement",
@@ -114,8 +115,11 @@ class StreamReceiver:
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0
-        # In a small region everybody holds everything.
-        self._holds_all = placement.partitions == 1 and len(placement.levels[0][0].slots) <= settings.cache_holders
+        slots = placement.levels[0][0].slots
+        # In a small region everybody holds everything; where the sender has no other receiver, nobody holds anything.
+        is_small = placement.partitions == 1 and len(slots) <= settings.cache_holders
+        self._holds_none = is_small and sum(slot != (sender.node,) for slot in slots) == 1
+        self._holds_all = is_small and not self._holds_none
         self._placement = placement
         self._position = position
         self._settings = settings
@@ -196,7 +200,7 @@ class StreamReceiver:
             self._heard_ns = now_ns
         if not self.is_unwanted:
             self.held[sequence] = frame
-        if self._holds_all or self._placement.holds(*self._position, sequence, self._settings.cache_holders):
+        if self._holds_all or self._holds(sequence):
             self.cache[sequence] = frame
         return True
 
@@ -225,10 +229,13 @@ class StreamReceiver:
         self._heard_ns = now_ns
         if self._holds_all:
             self.cache.update(zip(range(first, stop), frames, strict=True))
-        else:
-            holds, position, holders = self._placement.holds, self._position, self._settings.cache_holders
-            self.cache.update((each.sequence, each) for each in frames if holds(*position, each.sequence, holders))
+        elif not self._holds_none:
+            self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
         return True
+
+    def _holds(self, sequence: int) -> bool:
+        """Tell whether this node is to keep a frame for others."""
+        return not self._holds_none and self._placement.holds(*self._position, sequence, self._settings.cache_holders)
 
     def measure_delay(self, now_ns: int) -> None:
         """See how long frames of the last while stood in queues.

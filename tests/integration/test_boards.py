@@ -1,0 +1,320 @@
+"""Large frames through shared memory, over real sockets and between real processes."""
+
+import asyncio
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+import vivum
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import Datagram, Priority
+from vivum.runtime import boards
+from vivum.runtime.boards import COMPLAINT, NOTE, NOTE_MARK
+from vivum.runtime.udp import UdpPort
+from vivum.wire.gate import domain_tag
+
+pytestmark = pytest.mark.skipif(not boards.READABLE, reason="the compiled part was not built")
+
+CHANNEL = Channel(3)
+PATIENCE_S = 5.0
+
+
+def frames(count: int, seed: int = 1) -> list[bytes]:
+    """Make large buffers that no note could be taken for."""
+    random = Random(seed)
+    return [b"\1" + random.randbytes(50_000) for _ in range(count)]
+
+
+def send(port: UdpPort, where: Endpoint | Channel, data: list[bytes], priority: Priority = Priority.DATA) -> None:
+    datagrams = [Datagram(where, each, priority) for each in data]
+    while datagrams:
+        del datagrams[: port.send(datagrams)]
+
+
+def take(port: UdpPort, owner: UdpPort | None, count: int) -> list[bytes]:
+    """Take so many datagrams, and let the owner of a board answer meanwhile; fewer if they do not come."""
+    taken: list[bytes] = []
+    until = time.monotonic() + PATIENCE_S
+    while len(taken) < count and time.monotonic() < until:
+        for each in port.sockets:
+            taken += [data for _, data in port.receive(each, 1 << 19)]
+        for each in (port, owner):
+            if each is not None and each.boards is not None:
+                taken += [data for _, data in each.receive_from_boards()]
+    return taken
+
+
+@pytest.fixture
+def domain() -> int:
+    return domain_tag(f"boards {time.monotonic_ns()}")
+
+
+@pytest.fixture
+def pair(domain: int) -> Iterator[tuple[UdpPort, UdpPort]]:
+    sender, listener = UdpPort(domain, shared_memory=True), UdpPort(domain, shared_memory=True)
+    listener.listen(CHANNEL)
+    yield sender, listener
+    sender.close()
+    listener.close()
+
+
+@pytest.mark.parametrize("is_multicast", [True, False])
+def test_large_frames_go_by_the_board(pair: tuple[UdpPort, UdpPort], is_multicast: bool) -> None:
+    sender, listener = pair
+    where = CHANNEL if is_multicast else listener.endpoint
+    for seed in range(3):
+        send(sender, where, frames(20, seed))
+        assert take(listener, sender, 20) == frames(20, seed)
+    assert sender.boards is not None
+    assert sender.boards.written == 60
+
+
+def test_only_notes_go_through_the_kernel(domain: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+        plain.bind(("127.0.0.1", 0))
+        plain.settimeout(PATIENCE_S)
+        sender = UdpPort(domain, shared_memory=True)
+        send(sender, Endpoint(*plain.getsockname()), frames(3))
+        note = plain.recv(65_536)
+        assert NOTE.unpack(note)[:2] == (NOTE_MARK, 3)
+        # What is sent again, and what is small, goes as it is.
+        send(sender, Endpoint(*plain.getsockname()), frames(1), Priority.REPAIR)
+        send(sender, Endpoint(*plain.getsockname()), [b"\1small"])
+        assert [plain.recv(65_536), plain.recv(65_536)] == [*frames(1), b"\1small"]
+        sender.close()
+
+
+def test_what_a_receiver_is_too_slow_for_is_lost_and_counted(domain: int) -> None:
+    sender, listener = UdpPort(domain, shared_memory=True, buffer_bytes=1 << 20), UdpPort(domain, shared_memory=True)
+    slots = sender.receive_buffer_bytes >> 16
+    send(sender, listener.endpoint, frames(1))
+    take(listener, sender, 1)
+    send(sender, listener.endpoint, frames(2 * slots))
+    assert take(listener, sender, slots) == frames(2 * slots)[slots:]
+    assert listener.boards is not None
+    assert listener.boards.missed == slots
+    sender.close()
+    listener.close()
+
+
+def test_a_listener_without_the_compiled_part_complains_and_is_sent_datagrams(
+    pair: tuple[UdpPort, UdpPort], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender, listener = pair
+    monkeypatch.setattr(boards, "READABLE", False)
+    send(sender, CHANNEL, frames(2))
+    until = time.monotonic() + PATIENCE_S
+    assert sender.boards is not None
+    while sender.boards.is_open and time.monotonic() < until:
+        assert take(listener, None, 0) == []
+        for port in pair:
+            for each in port.sockets:
+                assert port.receive(each, 1 << 19) == []
+    send(sender, CHANNEL, frames(2))
+    assert take(listener, None, 2) == frames(2)
+    assert listener.boards is not None
+    assert listener.boards.missed == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_another_user_gets_no_board_and_is_sent_datagrams(domain: int) -> None:
+    sender = UdpPort(domain, shared_memory=True)
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        # Whatever happens here must not come back into the test runner.
+        try:
+            os.setuid(65_534)
+            listener = UdpPort(domain, shared_memory=True)
+            listener.listen(CHANNEL)
+            os.write(tell, b"+")
+            got = take(listener, None, 4)
+            os.write(tell, b"+" if got == frames(4) else b"-")
+        finally:
+            os._exit(0)
+    assert os.read(told, 1) == b"+"
+    assert sender.boards is not None
+    send(sender, CHANNEL, frames(2, 9))
+    until = time.monotonic() + PATIENCE_S
+    while sender.boards.is_open and time.monotonic() < until:
+        assert sender.receive_from_boards() == []
+    assert not sender.boards.is_open
+    send(sender, CHANNEL, frames(4))
+    assert os.read(told, 1) == b"+"
+    os.waitpid(child, 0)
+    os.close(told)
+    os.close(tell)
+    sender.close()
+
+
+class Impostor:
+    """Answers for a board of its own making."""
+
+    def __init__(self, listener: UdpPort) -> None:
+        self.name = 77 + time.monotonic_ns()
+        self.listener = listener
+        self.local = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.local.bind(b"\0vivum-board-%016x" % self.name)
+        self.local.settimeout(PATIENCE_S)
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.udp.bind(("127.0.0.1", 0))
+        self.udp.settimeout(PATIENCE_S)
+
+    def note(self, count: int = 1) -> None:
+        self.udp.sendto(NOTE.pack(NOTE_MARK, count, self.name, 0), self.listener.endpoint)
+        self.listener.receive(self.listener.sockets[0], 1 << 19)
+
+    def answer(self, *descriptors: int) -> None:
+        _, address = self.local.recvfrom(64)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"={len(descriptors)}i", *descriptors))]
+        self.local.sendmsg([struct.pack("=Q", self.name)], rights if descriptors else [], 0, address)
+
+    def __enter__(self) -> "Impostor":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.local.close()
+        self.udp.close()
+
+
+@pytest.mark.parametrize("what", ["nothing", "a file that can shrink", "two", "odd size"])
+def test_memory_that_could_end_the_process_is_not_mapped(domain: int, what: str) -> None:
+    listener = UdpPort(domain, shared_memory=True)
+    open_before = len(os.listdir("/proc/self/fd"))
+    with Impostor(listener) as impostor:
+        made = [os.memfd_create("impostor", os.MFD_ALLOW_SEALING) for _ in range(2 if what == "two" else 1)]
+        for each in made:
+            os.ftruncate(each, mmap.PAGESIZE if what == "odd size" else 1 << 20)
+        impostor.note()
+        impostor.answer(*([] if what == "nothing" else made))
+        assert listener.receive_from_boards() == []
+        assert COMPLAINT.unpack(impostor.udp.recv(64))[1] == impostor.name
+        for each in made:
+            os.close(each)
+    assert listener.boards is not None
+    assert listener.boards.missed == 1
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    listener.close()
+
+
+def test_made_up_notes_answers_and_complaints_are_counted_and_dropped(pair: tuple[UdpPort, UdpPort]) -> None:
+    sender, listener = pair
+    send(sender, CHANNEL, frames(1))
+    assert take(listener, sender, 1) == frames(1)
+    assert sender.boards is not None
+    assert listener.boards is not None
+    random = Random(5)
+    with Impostor(listener) as stranger:
+        stolen = NOTE.pack(NOTE_MARK, 1, sender.boards.name, 0)
+        made_up = [NOTE.pack(NOTE_MARK, 1, random.getrandbits(64), 0) for _ in range(500)]
+        for data in (stolen, NOTE_MARK, NOTE_MARK + bytes(100), NOTE.pack(NOTE_MARK, 4_000_000, 1, 0), *made_up):
+            stranger.udp.sendto(data, listener.endpoint)
+            assert take(listener, None, 0) == []
+            assert listener.receive(listener.sockets[0], 1 << 19) == []
+        stranger.udp.sendto(COMPLAINT.pack(boards.COMPLAINT_MARK, 1), sender.endpoint)
+        until = time.monotonic() + PATIENCE_S
+        while not sender.boards.refused and time.monotonic() < until:
+            assert sender.receive(sender.sockets[0], 1 << 19) == []
+        stranger.local.sendto(b"what?", b"\0vivum-board-%016x" % listener.boards.name)
+        assert listener.receive_from_boards() == []
+    assert listener.boards.refused == 5
+    assert listener.boards.missed == 500
+    # The board still serves.
+    send(sender, CHANNEL, frames(3, 8))
+    assert take(listener, sender, 3) == frames(3, 8)
+
+
+def play(scenario: Coroutine[Any, Any, None]) -> None:
+    async def timed() -> None:
+        async with asyncio.timeout(60):
+            await scenario
+
+    asyncio.run(timed())
+
+
+async def read_all(topic: vivum.Topic[bytes], count: int) -> list[bytes]:
+    taken: list[bytes] = []
+    async for batch in topic.batches():
+        taken += batch.values()
+        if len(taken) >= count:
+            break
+    return taken
+
+
+LISTENER = """
+import asyncio, sys, vivum
+async def main():
+    async with vivum.connect(sys.argv[1]) as node, await node.enter("/large", bytes) as topic:
+        print("ready", flush=True)
+        count = 0
+        async for batch in topic.batches():
+            count += len(batch)
+            if count == 4000:
+                break
+        print("all", flush=True)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("environment", [{}, {"VIVUM_PURE": "1"}])
+def test_processes_with_and_without_the_compiled_part_get_everything(environment: dict[str, str]) -> None:
+    async def scenario() -> None:
+        name = f"boards {time.monotonic_ns()}"
+        payloads = [number.to_bytes(4, "big") * 250 for number in range(4000)]
+        async with vivum.connect(name) as node, await node.enter("/large", bytes, own=False) as topic:
+            other = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", LISTENER, name, stdout=subprocess.PIPE, env={**os.environ, **environment}
+            )
+            assert other.stdout is not None
+            try:
+                assert await other.stdout.readline() == b"ready\n"
+                await topic.wait_for_members(2)
+                await topic.send_many(payloads)
+                await topic.flush()
+                assert await other.stdout.readline() == b"all\n"
+                assert node.statistics().shared_frames_sent > 0
+            finally:
+                if other.returncode is None:
+                    other.send_signal(signal.SIGKILL)
+                await other.wait()
+
+    play(scenario())
+
+
+def test_many_listeners_of_one_process_read_one_board(domain: int) -> None:
+    async def scenario() -> None:
+        name = f"boards {domain}"
+        payloads = [number.to_bytes(4, "big") * 250 for number in range(2000)]
+        async with vivum.connect(name) as sender, vivum.connect(name) as first, vivum.connect(name) as second:
+            topics = [await each.enter("/large", bytes, own=False) for each in (sender, first, second)]
+            await topics[0].wait_for_members(3)
+            readers = [asyncio.create_task(read_all(each, len(payloads))) for each in topics[1:]]
+            await topics[0].send_many(payloads)
+            assert await asyncio.gather(*readers) == [payloads, payloads]
+            assert sender.statistics().shared_frames_sent > 0
+            assert first.statistics().shared_frames_sent == 0
+
+    play(scenario())
+
+
+def test_it_can_be_turned_off(domain: int) -> None:
+    async def scenario() -> None:
+        name = f"boards {domain}"
+        async with vivum.connect(name, shared_memory=False) as sender, vivum.connect(name) as other:
+            out, back = [await each.enter("/large", bytes, own=False) for each in (sender, other)]
+            await out.wait_for_members(2)
+            await out.send_many([bytes(1000)] * 1000)
+            assert await read_all(back, 1000) == [bytes(1000)] * 1000
+            assert sender.statistics().shared_frames_sent == 0
+
+    play(scenario())
