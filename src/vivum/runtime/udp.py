@@ -202,6 +202,8 @@ class UdpPort:
         while bytes_max > 0:
             # A note stands for much: where they come, one at a time.
             arrived = self._take(source, 1 if self._hears_notes else bytes_max)
+            if not arrived:
+                break
             self._hears_notes = False
             before = len(taken)
             for place, data in arrived:
