@@ -35,6 +35,9 @@ DRAIN_BYTES_MAX = 1 << 19
 """Bytes taken from one socket before anything is handled: with the messages made of them they fit a processor's cache,
 and the memory of the last ones is used again. With 2 MB messages of 100 bytes cost a receiver alone twice as much."""
 
+LOOK_NS = 30_000
+"""So long a node that polls looks at its sockets before the loop has a turn: others on it wait no longer than that."""
+
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
 
@@ -128,7 +131,9 @@ class Driver:
     def _on_readable(self, readable: socket) -> None:
         # If the sockets were empty a moment ago, what came is alone: to look for more would cost as much as to take it.
         # What came since is drained in the next turn.
-        arrived = self._port.receive(readable, 1) if self._polling.was_empty else self._drain()
+        self._hear(self._port.receive(readable, 1) if self._polling.was_empty else self._drain())
+
+    def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
         now_ns = self.now_ns
         if arrived:
             self._node.on_datagrams(now_ns, arrived)
@@ -156,10 +161,16 @@ class Driver:
 
     def _turn(self) -> None:
         # The loop looks at the sockets without waiting, since this is to be called again, and serves all else on it.
-        if self._polling.go_on(self.now_ns) and not self._closed:
-            self._loop.call_soon(self._turn)
-        else:
+        if self._closed or not self._polling.go_on(self.now_ns):
             self._is_turning = False
+            return
+        try:
+            arrived = self._port.look(LOOK_NS)
+            if arrived:
+                self._hear(arrived)
+        finally:
+            # Behind all who were just woken: they have their turn first.
+            self._loop.call_soon(self._turn)
 
     def pump(self) -> None:
         """Pull and carry out all that the node wants done, then set the timer."""

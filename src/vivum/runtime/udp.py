@@ -102,6 +102,8 @@ class UdpPort:
             self._socket.close()
             raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
         self.endpoint = Endpoint(*self._socket.getsockname())
+        # Of all sockets, the one for unicast first.
+        self._descriptors = [self._socket.fileno()]
         self._own_address = _HOST.unpack(socket.inet_aton(self.endpoint[0]))[0] << 16 | self.endpoint[1]
         self.unsendable = 0
         """Datagrams that the system refused: too large, no route, no such address. Dropped."""
@@ -153,6 +155,7 @@ class UdpPort:
         if free is None:
             free = self._open(("", self._group_port))
             self._listeners.append(free)
+            self._descriptors.append(free.fileno())
         self._set_membership(free, socket.IP_ADD_MEMBERSHIP, channel)
         self._channels[channel] = free
 
@@ -207,6 +210,21 @@ class UdpPort:
             if endpoint != own:
                 append((endpoint, data))
         return taken
+
+    def look(self, wait_ns: int) -> list[tuple[Endpoint, bytes]]:
+        """Take one datagram of any socket; if there is none, look again for at most so long, without sleeping.
+
+        As `receive` otherwise. Looks only once where `_datagrams` is missing.
+        """
+        if self._receiver is not None:
+            return self._receiver.look(
+                self._descriptors, wait_ns, self._places, self._place_of, self._own_address
+            )
+        for each in self.sockets:
+            taken = UdpPort.receive(self, each, 1)
+            if taken:
+                return taken
+        return []
 
     def _place_of(self, address: int) -> Endpoint:
         """Make the endpoint of an address that was not heard before, or not for long."""
@@ -286,6 +304,7 @@ class UdpPort:
         """Close all sockets. May be called again."""
         for each in [] if self._closed else self.sockets:
             each.close()
+        self._descriptors = []
         self._closed = True
 
 
