@@ -118,7 +118,7 @@ class Seat:
         if self.fault is not None:
             raise self.fault
         try:
-            self._host.submit(self._command(self.group, payloads))
+            self._host.send(self._command(self.group, payloads))
         except NotNowError:
             return False
         self.sent += len(payloads)

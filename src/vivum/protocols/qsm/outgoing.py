@@ -221,6 +221,28 @@ class RegionSender:
         self.next_frame += 1
         self._beat_soon(now_ns)
 
+    def may_seal_now(self, now_ns: int, group: GroupId, view: ViewNumber) -> bool:
+        """Tell whether a message of a group, in this view of it, may have a frame to itself now, and nothing else."""
+        return (
+            not self.must_speak
+            and self.closing_since_ns is None
+            and self.reserved_ns is None
+            and not self.claims
+            and not self.outboxes
+            and view == self._views.get(group, self.config.view)
+            and self.has_room()
+            and self.pacer.ready_ns(now_ns) <= now_ns
+        )
+
+    def sealed_now(self, data: bytes, now_ns: int, group: GroupId, number: int) -> None:
+        """Keep a frame with one message that never waited."""
+        put = self.put.get(group)
+        if put is None:
+            put = self.put[group] = [number, number, number]
+        put[1] = number + 1
+        self.pacer.on_sent()
+        self.sealed(data, now_ns, [(group, number + 1)])
+
     def _beat_soon(self, now_ns: int) -> None:
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns

@@ -114,6 +114,34 @@ class Sending:
             self._confirm(feed)
         return first
 
+    def send_now(
+        self,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        payload: bytes,
+        streams: tuple[RegionSender, ...],
+        view: ViewNumber,
+    ) -> tuple[int, bytes] | None:
+        """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
+
+        None, and nothing changed, where anything waits, several streams are to be served, the window or the rate has
+        no room, the stream has something else to tell, or the message does not fit a frame.
+        """
+        if len(streams) != 1 or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
+            return None
+        stream, feed = streams[0], self._feeds.get(group)
+        if feed is None or len(payload) > self._pending_high or not stream.may_seal_now(now_ns, group, view):
+            return None
+        first = feed.next_message
+        data = self._builder.seal_one(group, first, payload, Kind.DATA, domain, *me, *stream.key, stream.next_frame, now_ns)
+        if data is None:
+            return None
+        feed.number(1, streams)
+        stream.sealed_now(data, now_ns, group, first)
+        return first, data
+
     def _measure(self, waiting: int) -> None:
         self._pending_high = waiting
         limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
