@@ -3,7 +3,7 @@
 Knows no protocol by name. Traces, in one place for all protocols, what reaches the application.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from zlib import crc32
 
@@ -82,10 +82,21 @@ class Node:
         """Take what arrived together, in its order. Frames of one kind from one place go to their protocol at once."""
         self._now_ns = now_ns
         opened = self._gate.open
+        if len(arrived) == 1:
+            source, data = arrived[0]
+            frames = opened(now_ns, source, data)
+            if len(frames) == 1:
+                self._hand_over(now_ns, source, frames)
+            else:
+                self._hand_over_runs(now_ns, [(source, frames)])
+            return
+        self._hand_over_runs(now_ns, ((source, opened(now_ns, source, data)) for source, data in arrived))
+
+    def _hand_over_runs(self, now_ns: int, opened: Iterable[tuple[Endpoint, list[Frame]]]) -> None:
         run: list[Frame] = []
         run_source, run_kind = None, None
-        for source, data in arrived:
-            for frame in opened(now_ns, source, data):
+        for source, frames in opened:
+            for frame in frames:
                 if frame.kind is not run_kind or source is not run_source:
                     if run_source is not None:
                         self._hand_over(now_ns, run_source, run)

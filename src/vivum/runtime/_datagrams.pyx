@@ -59,7 +59,6 @@ cdef extern from "sys/socket.h" nogil:
         unsigned int msg_len
     int MSG_DONTWAIT
     int recvmmsg(int, mmsghdr*, unsigned int, int, void*)
-    Py_ssize_t recvfrom(int, void*, size_t, int, void*, unsigned int*)
     int sendmmsg(int, mmsghdr*, unsigned int, int)
 
 cdef extern from "netinet/in.h" nogil:
@@ -68,6 +67,10 @@ cdef extern from "netinet/in.h" nogil:
     struct sockaddr_in:
         uint16_t sin_port
         in_addr sin_addr
+
+cdef extern from "sys/socket.h" nogil:
+    Py_ssize_t recvfrom(int, void*, size_t, int, sockaddr_in*, unsigned int*)
+    Py_ssize_t sendto(int, const void*, size_t, int, const sockaddr_in*, unsigned int)
 
 cdef extern from "arpa/inet.h" nogil:
     uint16_t ntohs(uint16_t)
@@ -199,6 +202,18 @@ cdef class Receiver:
         if place is None:
             place = make(address)
         return place, data
+
+
+def send_one(int fd, bytes data not None, bytes address not None):
+    cdef const char* start = PyBytes_AS_STRING(data)
+    cdef const sockaddr_in* where = <const sockaddr_in*>PyBytes_AS_STRING(address)
+    cdef size_t size = PyBytes_GET_SIZE(data)
+    cdef unsigned int length = <unsigned int>PyBytes_GET_SIZE(address)
+    cdef Py_ssize_t sent
+    with nogil:
+        sent = sendto(fd, start, size, MSG_DONTWAIT, where, length)
+    if sent < 0:
+        PyErr_SetFromErrno(OSError)
 
 
 def send(int fd, list payloads, bytes address):

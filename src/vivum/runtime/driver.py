@@ -304,7 +304,7 @@ class Driver:
         if self._unsent:
             self._unsent.extend(datagrams)
             return
-        taken = self._port.send(datagrams)
+        taken = self._port.send(datagrams) if len(datagrams) > 1 else self._port.send_one(datagrams[0])
         if taken < len(datagrams):
             self._unsent.extend(datagrams[taken:])
             self._writing = True

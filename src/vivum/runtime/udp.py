@@ -265,6 +265,22 @@ class UdpPort:
             index = stop
         return index
 
+    def send_one(self, datagram: Datagram) -> bool:
+        """As `send` of one datagram, for less work; False if the kernel has no room."""
+        packed = self._packed.get(datagram.destination) if BATCHED else None
+        if packed is None:
+            # Not sent to before.
+            return self.send((datagram,)) == 1
+        try:
+            _datagrams.send_one(self._descriptors[0], datagram.data, packed)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return False
+            self.unsendable += 1
+        return True
+
     def _send_alike(self, datagrams: Sequence[Datagram], start: int) -> int:
         """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
         where = datagrams[start].destination

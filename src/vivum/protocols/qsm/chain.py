@@ -145,7 +145,7 @@ class Chain:
 
     def deliver_run(self, stream: StreamReceiver, frames: list[Frame], output: Output) -> None:
         """Deliver frames that were just taken and are next in their stream, unless others must come first."""
-        if self.is_broken or self._is_torn or stream is not next(iter(self.streams), None):
+        if self.is_broken or self._is_torn or not self.streams or stream is not self.streams[0]:
             stream.held.update((frame.sequence, frame) for frame in frames)
             self.deliver(output)
             return
