@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from socket import socket
+from time import monotonic_ns
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import (
@@ -89,7 +90,7 @@ class Driver:
     @property
     def now_ns(self) -> int:
         """The time that the node sees."""
-        return self._epoch_ns + time.monotonic_ns()
+        return self._epoch_ns + monotonic_ns()
 
     @property
     def is_pumping(self) -> bool:
@@ -118,7 +119,7 @@ class Driver:
         if self._has_input or self._has_spoken or self._unsent or self._closed:
             self.submit(command)
             return
-        datagrams = self._node.send_now(self.now_ns, command)
+        datagrams = self._node.send_now(self._epoch_ns + monotonic_ns(), command)
         if not datagrams:
             self._has_input = True
             self.pump_soon()
@@ -173,7 +174,7 @@ class Driver:
 
     def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
         """Take one datagram, hand its messages over, and put all else off; if there is no message in it, do all."""
-        node, now_ns = self._node, self.now_ns
+        node, now_ns = self._node, self._epoch_ns + monotonic_ns()
         node.on_datagrams(now_ns, arrived)
         self._has_spoken = False
         deliveries = node.take_deliveries()
@@ -299,12 +300,18 @@ class Driver:
             self._on_delivery(delivery)
 
     def _send(self, datagrams: list[Datagram]) -> None:
-        for each in datagrams:
-            self._sent_bytes += len(each.data)
-        if self._unsent:
-            self._unsent.extend(datagrams)
-            return
-        taken = self._port.send(datagrams) if len(datagrams) > 1 else self._port.send_one(datagrams[0])
+        if len(datagrams) == 1 and not self._unsent:
+            taken = int(self._port.send_one(datagrams[0]))
+            self._sent_bytes += len(datagrams[0].data)
+            if taken:
+                return
+        else:
+            for each in datagrams:
+                self._sent_bytes += len(each.data)
+            if self._unsent:
+                self._unsent.extend(datagrams)
+                return
+            taken = self._port.send(datagrams)
         if taken < len(datagrams):
             self._unsent.extend(datagrams[taken:])
             self._writing = True

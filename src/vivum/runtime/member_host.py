@@ -137,6 +137,8 @@ class MemberHost:
             trace=trace,
         )
         self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle, options.poll_ns)
+        # Hands messages to the node, as `submit`; bound here, since it is called for each that is sent alone.
+        self.send: Callable[[Command], None] = self._driver.send
 
     def start(self) -> None:
         """Begin to look for the service; the rest follows."""
@@ -213,10 +215,6 @@ class MemberHost:
     def submit(self, command: Command) -> None:
         """Hand a command to the node, and carry out what it causes. Raises what the node raises."""
         self._driver.submit(command)
-
-    def send(self, command: Command) -> None:
-        """Hand messages to the node, as `submit`; they go out at once where nothing is in their way."""
-        self._driver.send(command)
 
     def submit_all(self, commands: Sequence[Command]) -> None:
         """Hand over several commands before anything is carried out."""

@@ -48,23 +48,31 @@ class AtOnce:
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Take a command. Return the frame of a message that is alone and may leave now, for all destinations."""
-        if type(command) is SendMessages and self.trace is None and len(command.payloads) == 1:
-            group, payload = command.group, command.payloads[0]
-            route = self._routes.get(group)
-            me = self.client.member
-            fits = type(payload) is bytes and len(payload) <= self.limits.message_bytes_max
-            if fits and route is not None and me is not None:
-                view, streams = route
-                made = self.sending.send_now(now_ns, self._gate.domain, me, group, payload, streams, view)
-                if made is not None:
-                    first, data = made
-                    self._now_ns = now_ns
-                    self.counters.messages_accepted += 1
-                    self._output.deliveries.append(Delivery(group, me, first, command.payloads, view, now_ns))
-                    stream = streams[0]
-                    region = self.regions.get(stream.key)
-                    if region is not None:
-                        region.on_sent(now_ns)
-                    return [Datagram(where, data) for where in stream.destinations]
-        self.submit(now_ns, command)
-        return []
+        made = self._seal(now_ns, command) if type(command) is SendMessages and self.trace is None else None
+        if made is None:
+            self.submit(now_ns, command)
+            return []
+        return made
+
+    def _seal(self, now_ns: int, command: SendMessages) -> list[Datagram] | None:
+        """Seal a message that is alone; None, and nothing changed, if it is not, or may not leave now."""
+        group, payloads = command.group, command.payloads
+        route, me = self._routes.get(group), self.client.member
+        if route is None or me is None or len(payloads) != 1:
+            return None
+        view, streams = route
+        payload = payloads[0]
+        if len(streams) != 1 or type(payload) is not bytes or len(payload) > self.limits.message_bytes_max:
+            return None
+        stream = streams[0]
+        made = self.sending.send_now(now_ns, self._gate.domain, me, group, payload, view, stream)
+        if made is None:
+            return None
+        number, data = made
+        self._now_ns = now_ns
+        self.counters.messages_accepted += 1
+        self._output.deliveries.append(Delivery(group, me, number, payloads, view, now_ns))
+        region = self.regions.get(stream.key)
+        if region is not None:
+            region.on_sent(now_ns)
+        return [Datagram(where, data) for where in stream.destinations]

@@ -233,25 +233,28 @@ class Chain:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
                 output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
         else:
-            self._add_to(output.deliveries, Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            new = Delivery(group, self.sender, first, payloads, view, sent_ns)  # type: ignore[arg-type]
+            if output.deliveries:
+                self._add_to(output.deliveries, new)
+            else:
+                output.deliveries.append(new)
 
     def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
-        """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""
-        if deliveries:
-            last = deliveries[-1]
-            payloads = last.payloads
-            if (
-                last.sent_ns == new.sent_ns
-                and last.group == new.group
-                and last.sender is new.sender
-                and last.view == new.view
-                and last.first_sequence + len(payloads) == new.first_sequence
-                and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
-                and isinstance(payloads, list)
-            ):
-                payloads.extend(new.payloads)
-                return
-        deliveries.append(new)
+        """Add a run of messages to others, as a part of the last one if both were sent at the same time: frames end anywhere."""
+        last = deliveries[-1]
+        payloads = last.payloads
+        if (
+            last.sent_ns == new.sent_ns
+            and last.group == new.group
+            and last.sender is new.sender
+            and last.view == new.view
+            and last.first_sequence + len(payloads) == new.first_sequence
+            and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
+            and isinstance(payloads, list)
+        ):
+            payloads.extend(new.payloads)
+        else:
+            deliveries.append(new)
 
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:

@@ -52,7 +52,12 @@ class Feed:
 
         With `spread` they go into frames for all the streams.
         """
-        first = self.number(len(payloads), streams)
+        first = self.next_message
+        self.next_message += len(payloads)
+        if self._segments and self._segments[-1].streams == streams:
+            self._segments[-1].stop = self.next_message
+        else:
+            self._segments.append(_Segment(streams, self.next_message))
         if spread is not None:
             spread.feed(self.group, first, payloads, view, size, slow)
             return first
@@ -60,15 +65,15 @@ class Feed:
             stream.feed(self.group, first, payloads, view, size, slow)
         return first
 
-    def number(self, count: int, streams: tuple[RegionSender, ...]) -> int:
-        """Number messages that go into these streams; return the number of the first."""
-        first = self.next_message
-        self.next_message = stop = first + count
-        if self._segments and self._segments[-1].streams == streams:
-            self._segments[-1].stop = stop
-        else:
-            self._segments.append(_Segment(streams, stop))
-        return first
+    def goes_on(self, stream: RegionSender) -> bool:
+        """Tell whether the last messages went into this stream alone."""
+        streams = self._segments[-1].streams if self._segments else ()
+        return len(streams) == 1 and streams[0] is stream
+
+    def count_one(self) -> None:
+        """Number a message that went the way of the last ones."""
+        self.next_message += 1
+        self._segments[-1].stop = self.next_message
 
     def advance(self) -> tuple[int, int]:
         """Find what has become stable everywhere since the last time: `first <= n < stop`."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
@@ -36,6 +36,8 @@ from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, relabel
 from vivum.wire.kinds import Kind
+
+DATA = Kind.DATA
 
 ViewKey = tuple[int, int]
 """A region view: region and view."""
@@ -221,27 +223,44 @@ class RegionSender:
         self.next_frame += 1
         self._beat_soon(now_ns)
 
-    def may_seal_now(self, now_ns: int, group: GroupId, view: ViewNumber) -> bool:
-        """Tell whether a message of a group, in this view of it, may have a frame to itself now, and nothing else."""
-        return (
-            not self.must_speak
-            and self.closing_since_ns is None
-            and self.reserved_ns is None
-            and not self.claims
-            and not self.outboxes
-            and view == self._views.get(group, self.config.view)
-            and self.has_room()
-            and self.pacer.ready_ns(now_ns) <= now_ns
-        )
+    def seal_now(
+        self,
+        builder: FrameBuilder,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        number: int,
+        payload: bytes,
+        view: ViewNumber,
+    ) -> bytes | None:
+        """Seal a message of a group, in this view of it, into a frame of its own, as `feed`, `pack` and `sealed` would.
 
-    def sealed_now(self, data: bytes, now_ns: int, group: GroupId, number: int) -> None:
-        """Keep a frame with one message that never waited."""
+        None, and nothing changed, if anything waits here, something else is to be told, or there is no room.
+        """
         put = self.put.get(group)
-        if put is None:
-            put = self.put[group] = [number, number, number]
-        put[1] = number + 1
-        self.pacer.on_sent()
-        self.sealed(data, now_ns, [(group, number + 1)])
+        if (
+            put is None
+            or self.outboxes
+            or self.must_speak
+            or self.claims
+            or self.closing_since_ns is not None
+            or self.reserved_ns is not None
+            or view != self._views.get(group, self.config.view)
+            or not self.has_room()
+            or self.pacer.ready_ns(now_ns) > now_ns
+        ):
+            return None
+        node, life = me
+        region, region_view = self.key
+        data = builder.seal_one(
+            group, number, payload, DATA, domain, node, life, region, region_view, self.next_frame, now_ns
+        )
+        if data is not None:
+            put[1] = number + 1
+            self.pacer.on_sent()
+            self.sealed(data, now_ns, [(group, number + 1)])
+        return data
 
     def _beat_soon(self, now_ns: int) -> None:
         self.heartbeat_ns = self._settings.heartbeat_ns_min

@@ -115,32 +115,24 @@ class Sending:
         return first
 
     def send_now(
-        self,
-        now_ns: int,
-        domain: int,
-        me: Member,
-        group: GroupId,
-        payload: bytes,
-        streams: tuple[RegionSender, ...],
-        view: ViewNumber,
+        self, now_ns: int, domain: int, me: Member, group: GroupId, payload: bytes, view: ViewNumber, stream: RegionSender
     ) -> tuple[int, bytes] | None:
         """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
 
-        None, and nothing changed, where anything waits, several streams are to be served, the window or the rate has
-        no room, the stream has something else to tell, or the message does not fit a frame.
+        None, and nothing changed, where anything waits, the window or the rate has no room, the stream has something
+        else to tell, or the message does not fit a frame.
         """
-        if len(streams) != 1 or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
+        feed = self._feeds.get(group)
+        if feed is None or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
             return None
-        stream, feed = streams[0], self._feeds.get(group)
-        if feed is None or len(payload) > self._pending_high or not stream.may_seal_now(now_ns, group, view):
+        number = feed.next_message
+        if len(payload) > self._pending_high or not feed.goes_on(stream):
             return None
-        first = feed.next_message
-        data = self._builder.seal_one(group, first, payload, Kind.DATA, domain, *me, *stream.key, stream.next_frame, now_ns)
+        data = stream.seal_now(self._builder, now_ns, domain, me, group, number, payload, view)
         if data is None:
             return None
-        feed.number(1, streams)
-        stream.sealed_now(data, now_ns, group, first)
-        return first, data
+        feed.count_one()
+        return number, data
 
     def _measure(self, waiting: int) -> None:
         self._pending_high = waiting
