@@ -16,6 +16,9 @@ datagrams, then ask for the deadline again; `on_timer` may come late or for noth
 state). New data is pulled: no more of it is sealed than `room_bytes`, what the network would take now. Control
 frames, repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
 
+For who is in a hurry there is a short way in and out: `take_deliveries()` after a datagram, `send_now(now_ns, command)`
+in the place of `submit`. What else they caused is had by `take_output()` as ever, which must follow soon.
+
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
 
@@ -136,6 +139,14 @@ class Machine(Protocol):
 
         The output belongs to the caller until the next call. It may hold back data beyond a quantum: call again.
         """
+        ...
+
+    def take_deliveries(self) -> list[Delivery]:
+        """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""
+        ...
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        """Take a command as `submit` does. Return what it sends, if that can be sealed at once; often nothing."""
         ...
 
     @property

@@ -110,10 +110,11 @@ class Reader(Generic[T]):
         )
 
     def _batch(self, delivery: Delivery, index: int) -> Batch[T]:
-        payloads = delivery.payloads
+        if not index:
+            return self.batch_of(delivery)
         return Batch(
             self._names.name_of(delivery.group),
-            payloads[index:] if index else payloads,
+            delivery.payloads[index:],
             delivery.sender,
             delivery.first_sequence + index,
             delivery.view,
@@ -128,7 +129,15 @@ class Reader(Generic[T]):
 
     def batch_of(self, delivery: Delivery) -> Batch[T]:
         """Make the batch of a run of messages."""
-        return self._batch(delivery, 0)
+        return Batch(
+            self._names.name_of(delivery.group),
+            delivery.payloads,
+            delivery.sender,
+            delivery.first_sequence,
+            delivery.view,
+            delivery.sent_ns,
+            self._decode,
+        )
 
 
 class Events(Generic[T]):

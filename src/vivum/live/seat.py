@@ -118,7 +118,7 @@ class Seat:
         if self.fault is not None:
             raise self.fault
         try:
-            self._host.submit(self._command(self.group, payloads))
+            self._host.send(self._command(self.group, payloads))
         except NotNowError:
             return False
         self.sent += len(payloads)
@@ -196,7 +196,12 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
-        runs = (delivery,) if self.seen is None else tuple(self.seen.runs_of(delivery))
+        if self.seen is None:
+            for listener in self.listeners:
+                if not is_own or listener.wants_own:
+                    listener.put(delivery)
+            return
+        runs = tuple(self.seen.runs_of(delivery))
         for listener in self.listeners:
             if not is_own or listener.wants_own:
                 for run in runs:

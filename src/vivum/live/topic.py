@@ -57,22 +57,14 @@ class TopicStatistics:
 class _Callback:
     """Calls back for what is delivered, and for what is missing."""
 
-    __slots__ = ("_deliver", "_missed", "wants_own")
+    __slots__ = ("interrupt", "put", "wants_own")
 
     def __init__(
         self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None], wants_own: bool
     ) -> None:
-        self._deliver = deliver
-        self._missed = missed
+        self.put = deliver
+        self.interrupt = missed
         self.wants_own = wants_own
-
-    def put(self, delivery: Delivery) -> None:
-        """Hand it on."""
-        self._deliver(delivery)
-
-    def interrupt(self, told: MissedMessages) -> None:
-        """Hand it on."""
-        self._missed(told)
 
 
 class Topic(Generic[T]):
@@ -240,8 +232,8 @@ class Topic(Generic[T]):
         self, callback: Callable[[Batch[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
         """As `on`, for whole runs of messages."""
-        reader = self._reader
-        self._divert(lambda delivery: self._node.call_safely(callback, reader.batch_of(delivery)), missed)
+        batch_of, call_safely = self._reader.batch_of, self._node.call_safely
+        self._divert(lambda delivery: call_safely(callback, batch_of(delivery)), missed)
 
     def _divert(self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None] | None) -> None:
         self._must_receive()

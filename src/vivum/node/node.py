@@ -3,13 +3,13 @@
 Knows no protocol by name. Traces, in one place for all protocols, what reaches the application.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from zlib import crc32
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Member
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Delivery, Event, Output
+from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Event, Output
 from vivum.observe.counters import Counters
 from vivum.observe.trace import (
     MessageDelivered,
@@ -20,7 +20,7 @@ from vivum.observe.trace import (
     Tracer,
 )
 from vivum.protocols.commands import GapReported, QueueGrew, SendConfirmed, SendFailed
-from vivum.protocols.contract import KeepsMemory, ProtocolMachine, TakesRuns
+from vivum.protocols.contract import AnswersAtOnce, KeepsMemory, ProtocolMachine, TakesRuns
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -51,6 +51,8 @@ class Node:
         self._by_kind: dict[int, ProtocolMachine] = {}
         self._on_frames: dict[int, Callable[[int, Endpoint, list[Frame]], None]] = {}
         self._by_command: dict[type[Command], ProtocolMachine] = {}
+        self._send_now: dict[type[Command], Callable[[int, Command], list[Datagram]]] = {}
+        self._take_deliveries: list[Callable[[], list[Delivery]]] = []
         for protocol in protocols:
             for kind in protocol.kinds:
                 assert kind not in self._by_kind, f"two protocols want frames of kind {Kind(kind).name}"
@@ -60,6 +62,10 @@ class Node:
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
+                if isinstance(protocol, AnswersAtOnce):
+                    self._send_now[command] = protocol.send_now
+            if isinstance(protocol, AnswersAtOnce):
+                self._take_deliveries.append(protocol.take_deliveries)
         self._now_ns = 0
 
     @property
@@ -76,10 +82,21 @@ class Node:
         """Take what arrived together, in its order. Frames of one kind from one place go to their protocol at once."""
         self._now_ns = now_ns
         opened = self._gate.open
+        if len(arrived) == 1:
+            source, data = arrived[0]
+            frames = opened(now_ns, source, data)
+            if len(frames) == 1:
+                self._hand_over(now_ns, source, frames)
+            else:
+                self._hand_over_runs(now_ns, [(source, frames)])
+            return
+        self._hand_over_runs(now_ns, ((source, opened(now_ns, source, data)) for source, data in arrived))
+
+    def _hand_over_runs(self, now_ns: int, opened: Iterable[tuple[Endpoint, list[Frame]]]) -> None:
         run: list[Frame] = []
         run_source, run_kind = None, None
-        for source, data in arrived:
-            for frame in opened(now_ns, source, data):
+        for source, frames in opened:
+            for frame in frames:
                 if frame.kind is not run_kind or source is not run_source:
                     if run_source is not None:
                         self._hand_over(now_ns, run_source, run)
@@ -113,6 +130,20 @@ class Node:
             known = ", ".join(sorted(each.__name__ for each in self._by_command))
             raise UsageError(f"this node takes no {type(command).__name__}; it takes {known}")
         protocol.submit(now_ns, command)
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        """Hand a command over as `submit` does; return what it sends, if its protocol can seal that at once."""
+        send_now = self._send_now.get(type(command))
+        if send_now is None:
+            self.submit(now_ns, command)
+            return []
+        self._now_ns = now_ns
+        datagrams = send_now(now_ns, command)
+        counters = self.counters
+        for datagram in datagrams:
+            counters.datagrams_sent += 1
+            counters.bytes_sent += len(datagram.data)
+        return datagrams
 
     def on_timer(self, now_ns: int) -> None:
         """Let every protocol do what is due."""
@@ -160,15 +191,28 @@ class Node:
         if output.datagrams:
             self._count_sent(output)
         if output.deliveries:
-            counters, trace = self.counters, self.trace
-            for delivery in output.deliveries:
-                counters.messages_delivered += len(delivery.payloads)
-                if trace is not None:
-                    self._trace_delivery(trace, delivery)
+            self._note_delivered(output.deliveries)
         if self.trace is not None and output.events:
             for event in output.events:
                 self._trace_event(self.trace, event)
         return output
+
+    def take_deliveries(self) -> list[Delivery]:
+        """Gather what protocols have to deliver and can hand over before all else."""
+        for take in self._take_deliveries:
+            deliveries = take()
+            if deliveries:
+                # What others have comes by `take_output`.
+                self._note_delivered(deliveries)
+                return deliveries
+        return []
+
+    def _note_delivered(self, deliveries: list[Delivery]) -> None:
+        counters, trace = self.counters, self.trace
+        for delivery in deliveries:
+            counters.messages_delivered += len(delivery.payloads)
+            if trace is not None:
+                self._trace_delivery(trace, delivery)
 
     def _count_sent(self, output: Output) -> None:
         # A stable sort: within one priority the order of the protocol stays.

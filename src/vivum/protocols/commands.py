@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
+
 from vivum.core.ids import Channel, GroupId, Member, NodeId
 from vivum.core.machine import Command, Event
 
@@ -39,9 +41,11 @@ class LeaveGroup(Command):
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class SendMessages(Command):
-    """Send messages to a group, in this order. All of them are accepted, or none and a `LimitError` says why."""
+class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
+    """Send messages to a group, in this order. All of them are accepted, or none and a `LimitError` says why.
+
+    A msgspec struct, because one is made for every message that is sent alone.
+    """
 
     group: GroupId
     payloads: Sequence[bytes]

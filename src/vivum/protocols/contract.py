@@ -7,7 +7,7 @@ never sees bytes that do not decode. All else is as in `vivum.core.machine`.
 from typing import Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 
@@ -60,4 +60,17 @@ class TakesRuns(Protocol):
 
     def on_frames(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
         """Take frames of one of `kinds`, all of one kind and from one place, in the order in which they arrived."""
+        ...
+
+
+@runtime_checkable
+class AnswersAtOnce(Protocol):
+    """A protocol with a short way in and out for single messages (`vivum.core.machine`)."""
+
+    def take_deliveries(self) -> list[Delivery]:
+        """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""
+        ...
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        """Take one of `commands`, as `submit` does. Return what it sends, if that can be sealed at once."""
         ...

@@ -18,8 +18,19 @@ class Receiver:
         address that is not known. What comes from `own`, an address or -1, is left out.
         """
 
+    def look(
+        self, fds: list[int], wait_ns: int, known: dict[int, P], make: Callable[[int], P], own: int
+    ) -> list[tuple[P, bytes]]:
+        """Take one datagram of any of the first 8 sockets, in turn; look again and again for so long, without sleeping.
+
+        What comes from `own` is left out but at the first socket. Other threads run meanwhile.
+        """
+
 def send(fd: int, payloads: list[bytes], address: bytes) -> int:
     """Send each as a datagram to an address as the kernel has it, at most 16; return how many it took, at least one.
 
     Raises what `sendto` would raise for the first.
     """
+
+def send_one(fd: int, data: bytes, address: bytes) -> None:
+    """Send one datagram to an address as the kernel has it. Raises what `sendto` raises."""

@@ -11,7 +11,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.errno cimport EAGAIN, ECONNREFUSED, EINTR, errno
-from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 cdef extern from *:
@@ -22,7 +22,28 @@ cdef extern from *:
     #include <sys/socket.h>
     #include <netinet/in.h>
     #include <arpa/inet.h>
+    #include <time.h>
+
+    static inline int64_t now_ns(void)
+    {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+
+    /* A moment in which whoever shares this core gets on, and the queue's lock is left alone. */
+    static inline void relax(void)
+    {
+    #if defined(__x86_64__) || defined(__i386__)
+        int i;
+        for (i = 0; i < 8; i++) __builtin_ia32_pause();
+    #elif defined(__aarch64__)
+        __asm__ __volatile__("isb");
+    #endif
+    }
     """
+    int64_t now_ns() nogil
+    void relax() nogil
 
 cdef extern from "sys/socket.h" nogil:
     struct iovec:
@@ -47,6 +68,10 @@ cdef extern from "netinet/in.h" nogil:
         uint16_t sin_port
         in_addr sin_addr
 
+cdef extern from "sys/socket.h" nogil:
+    Py_ssize_t recvfrom(int, void*, size_t, int, sockaddr_in*, unsigned int*)
+    Py_ssize_t sendto(int, const void*, size_t, int, const sockaddr_in*, unsigned int)
+
 cdef extern from "arpa/inet.h" nogil:
     uint16_t ntohs(uint16_t)
     uint32_t ntohl(uint32_t)
@@ -60,6 +85,8 @@ cdef enum:
     BUFFER = 65536
     # Shorter ones are copied: a block of 64 KiB is too much for them to keep.
     LARGE = 32768
+    # Sockets that are looked at while a node polls; the loop serves the others.
+    LOOKED_AT = 8
 
 
 @cython.final
@@ -94,8 +121,6 @@ cdef class Receiver:
         cdef Py_ssize_t asked
         cdef Py_ssize_t size
         cdef uint64_t address, ours = <uint64_t><long long>own
-        cdef bytes data
-        cdef object place
         while bytes_max > 0:
             # All of them may be as large as they can be.
             asked = min(max(bytes_max // BUFFER, 1), BATCH)
@@ -116,21 +141,79 @@ cdef class Receiver:
                 address = (address << 16) | ntohs(self._sources[index].sin_port)
                 if address == ours:
                     continue
-                data = <bytes>self._buffers[index]
-                if size < LARGE:
-                    data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
-                else:
-                    # Ours alone until here: its length may be set, with the zero that ends every `bytes` object.
-                    self._buffers[index] = None
-                    PyBytes_AS_STRING(data)[size] = 0
-                    Py_SET_SIZE(data, size)
-                place = known.get(address)
-                if place is None:
-                    place = make(address)
-                taken.append((place, data))
+                taken.append(self._taken(index, size, address, known, make))
             if got < asked:
                 break
         return taken
+
+    def look(self, list fds, wait_ns, dict known, make, own):
+        cdef int sockets[LOOKED_AT]
+        cdef int count = <int>min(len(fds), LOOKED_AT), index = 0
+        cdef int64_t until_ns = now_ns() + <int64_t>wait_ns
+        cdef uint64_t address, ours = <uint64_t><long long>own
+        cdef unsigned int length
+        cdef Py_ssize_t size = -1
+        cdef bint fault = False
+        cdef char* buffer
+        for index in range(count):
+            sockets[index] = fds[index]
+        index = 0
+        self._prepare(1)
+        buffer = PyBytes_AS_STRING(self._buffers[0])
+        # Another thread of Python may run meanwhile, but none uses the sockets of a node besides its loop's.
+        with nogil:
+            while count:
+                length = sizeof(sockaddr_in)
+                size = recvfrom(sockets[index], buffer, BUFFER, MSG_DONTWAIT, &self._sources[0], &length)
+                if size >= 0:
+                    address = ntohl(self._sources[0].sin_addr.s_addr)
+                    address = (address << 16) | ntohs(self._sources[0].sin_port)
+                    # Our own multicasts come back by the sockets of channels.
+                    if index == 0 or address != ours:
+                        break
+                elif errno != EAGAIN and errno != EINTR and errno != ECONNREFUSED:
+                    fault = True
+                    break
+                size = -1
+                index += 1
+                if index == count:
+                    index = 0
+                    if now_ns() >= until_ns:
+                        break
+                    relax()
+        if fault:
+            PyErr_SetFromErrno(OSError)
+        if size < 0:
+            return []
+        return [self._taken(0, size, address, known, make)]
+
+    cdef tuple _taken(self, int index, Py_ssize_t size, uint64_t address, dict known, make):
+        """Make of a buffer and its source what the caller gets."""
+        cdef bytes data = <bytes>self._buffers[index]
+        cdef object place
+        if size < LARGE:
+            data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
+        else:
+            # Ours alone until here: its length may be set, with the zero that ends every `bytes` object.
+            self._buffers[index] = None
+            PyBytes_AS_STRING(data)[size] = 0
+            Py_SET_SIZE(data, size)
+        place = known.get(address)
+        if place is None:
+            place = make(address)
+        return place, data
+
+
+def send_one(int fd, bytes data not None, bytes address not None):
+    cdef const char* start = PyBytes_AS_STRING(data)
+    cdef const sockaddr_in* where = <const sockaddr_in*>PyBytes_AS_STRING(address)
+    cdef size_t size = PyBytes_GET_SIZE(data)
+    cdef unsigned int length = <unsigned int>PyBytes_GET_SIZE(address)
+    cdef Py_ssize_t sent
+    with nogil:
+        sent = sendto(fd, start, size, MSG_DONTWAIT, where, length)
+    if sent < 0:
+        PyErr_SetFromErrno(OSError)
 
 
 def send(int fd, list payloads, bytes address):

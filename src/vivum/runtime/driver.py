@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from socket import socket
+from time import monotonic_ns
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import (
@@ -34,6 +35,12 @@ from vivum.wire.kinds import priority_of
 DRAIN_BYTES_MAX = 1 << 19
 """Bytes taken from one socket before anything is handled: with the messages made of them they fit a processor's cache,
 and the memory of the last ones is used again. With 2 MB messages of 100 bytes cost a receiver alone twice as much."""
+
+LOOK_NS = 30_000
+"""So long a node that polls looks at its sockets in vain before the loop has a turn."""
+
+UNTURNED_NS = 100_000
+"""After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
@@ -74,12 +81,16 @@ class Driver:
         self._polling = Polling(poll_ns)
         self._is_turning = False
         self._sent_bytes = 0
+        # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
+        self._has_spoken = False
+        # Something was answered, and all else that it caused is put off until this time.
+        self._settle_at_ns: int | None = None
 
     @property
     def now_ns(self) -> int:
         """The time that the node sees."""
-        return self._epoch_ns + time.monotonic_ns()
+        return self._epoch_ns + monotonic_ns()
 
     @property
     def is_pumping(self) -> bool:
@@ -101,6 +112,24 @@ class Driver:
         self._node.submit(self.now_ns, command)
         self._has_input = True
         self.pump_soon()
+
+    def send(self, command: Command) -> None:
+        """Hand messages to the node, as `submit`; the first of a turn go out at once if nothing is in their way.
+
+        So an answer is on its way before anything else is done. What is sent after it goes into the same frames.
+        """
+        if self._has_input or self._has_spoken or self._unsent or self._closed:
+            self.submit(command)
+            return
+        datagrams = self._node.send_now(self._epoch_ns + monotonic_ns(), command)
+        if not datagrams:
+            self._has_input = True
+            self.pump_soon()
+            return
+        self._has_spoken = True
+        self._send(datagrams)
+        if not self._is_turning:
+            self.pump_soon()
 
     def pump_soon(self) -> None:
         """Let `pump` run once in the next turn of the loop, however often this is called."""
@@ -133,6 +162,12 @@ class Driver:
         # If the sockets were empty a moment ago, what came is alone: to look for more would cost as much as to take it.
         # What came since is drained in the next turn.
         arrived = self._port.receive(readable, 1) if self._polling.was_empty else self._drain()
+        if len(arrived) == 1:
+            self._hear(arrived)
+            if self._settle_at_ns is not None and not self._is_turning:
+                # Behind all who were just woken: they may want to answer.
+                self.pump_soon()
+            return
         now_ns = self.now_ns
         if arrived:
             self._node.on_datagrams(now_ns, arrived)
@@ -146,6 +181,31 @@ class Driver:
         if arrived:
             self._node.on_datagrams(self.now_ns, arrived)
             self._pump()
+
+    def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
+        """Take one datagram, hand its messages over, and put all else off; if there is no message in it, do all."""
+        node, now_ns = self._node, self._epoch_ns + monotonic_ns()
+        node.on_datagrams(now_ns, arrived)
+        self._has_spoken = False
+        deliveries = node.take_deliveries()
+        if deliveries:
+            self._hand_over(deliveries)
+            if self._has_spoken:
+                self._hand_over(node.take_deliveries())
+        if not deliveries or self._has_input:
+            self._pump()
+        elif self._settle_at_ns is None:
+            self._settle_at_ns = now_ns + UNTURNED_NS
+        self._polling.on_arrival(now_ns, len(arrived[0][1]))
+        self._wait()
+
+    def _hand_over(self, deliveries: list[Delivery]) -> None:
+        self._pumping = True
+        try:
+            for delivery in deliveries:
+                self._on_delivery(delivery)
+        finally:
+            self._pumping = False
 
     def _drain(self) -> list[tuple[Endpoint, bytes]]:
         """Take all from every socket, not only from the one that woke us: a token may wait in another."""
@@ -166,10 +226,37 @@ class Driver:
 
     def _turn(self) -> None:
         # The loop looks at the sockets without waiting, since this is to be called again, and serves all else on it.
-        if self._polling.go_on(self.now_ns) and not self._closed:
-            self._loop.call_soon(self._turn)
-        else:
-            self._is_turning = False
+        if self._sent_bytes:
+            self._wait()
+        now_ns = self.now_ns
+        goes_on = not self._closed and self._polling.go_on(now_ns)
+        if self._has_spoken and self._settle_at_ns is None:
+            self._settle_at_ns = now_ns + UNTURNED_NS
+        self._is_turning = goes_on
+        try:
+            if not goes_on or not self._look(now_ns):
+                self._settle()
+        finally:
+            if goes_on:
+                # Behind all who were just woken: they have their turn first.
+                self._loop.call_soon(self._turn)
+
+    def _look(self, now_ns: int) -> bool:
+        """Look for what comes and answer it, until nothing comes or the loop must have a turn; tell which."""
+        self._has_spoken = False
+        until_ns = now_ns + UNTURNED_NS
+        while arrived := self._port.look(LOOK_NS):
+            self._hear(arrived)
+            if not self._has_spoken:
+                # Whoever was woken may want to answer.
+                break
+            if self.now_ns >= until_ns:
+                break
+        return bool(arrived) and (self._settle_at_ns is None or self.now_ns < self._settle_at_ns)
+
+    def _settle(self) -> None:
+        if self._settle_at_ns is not None and not self._closed:
+            self._pump()
 
     def pump(self) -> None:
         """Pull and carry out all that the node wants done, then set the timer."""
@@ -184,14 +271,18 @@ class Driver:
             self._has_input = True
             return
         self._pumping = True
+        self._settle_at_ns = None
         try:
             node = self._node
-            while (output := node.take_output(0 if self._unsent else ROOM_BYTES)) is not EMPTY_OUTPUT:
-                self._has_input = False
+            while True:
+                self._has_input = self._has_spoken = False
+                output = node.take_output(0 if self._unsent else ROOM_BYTES)
+                if output is EMPTY_OUTPUT:
+                    break
                 self._carry_out(output)
                 if self._is_closed():
                     return
-                if not (self._has_input or output.events or (node.has_data and not self._unsent)):
+                if not (self._has_input or self._has_spoken or output.events or (node.has_data and not self._unsent)):
                     # Nobody has said anything since, and whoever is told of an event may do so in other ways.
                     break
         finally:
@@ -219,12 +310,18 @@ class Driver:
             self._on_delivery(delivery)
 
     def _send(self, datagrams: list[Datagram]) -> None:
-        for each in datagrams:
-            self._sent_bytes += len(each.data)
-        if self._unsent:
-            self._unsent.extend(datagrams)
-            return
-        taken = self._port.send(datagrams)
+        if len(datagrams) == 1 and not self._unsent:
+            taken = int(self._port.send_one(datagrams[0]))
+            self._sent_bytes += len(datagrams[0].data)
+            if taken:
+                return
+        else:
+            for each in datagrams:
+                self._sent_bytes += len(each.data)
+            if self._unsent:
+                self._unsent.extend(datagrams)
+                return
+            taken = self._port.send(datagrams)
         if taken < len(datagrams):
             self._unsent.extend(datagrams[taken:])
             self._writing = True

@@ -26,7 +26,13 @@ class LossyPort(UdpPort):
 
     def receive(self, source: socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
         """Drain a socket, and lose some of what was in it."""
-        taken = super().receive(source, bytes_max)
+        return self._kept(super().receive(source, bytes_max))
+
+    def look(self, wait_ns: int) -> list[tuple[Endpoint, bytes]]:
+        """Take one datagram, or lose it."""
+        return self._kept(super().look(wait_ns))
+
+    def _kept(self, taken: list[tuple[Endpoint, bytes]]) -> list[tuple[Endpoint, bytes]]:
         loss, random = self._loss, self._random
         kept = [each for each in taken if random() >= loss]
         self.lost_on_purpose += len(taken) - len(kept)

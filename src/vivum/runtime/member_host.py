@@ -139,6 +139,8 @@ class MemberHost:
             trace=trace,
         )
         self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle, options.poll_ns)
+        # Hands messages to the node, as `submit`; bound here, since it is called for each that is sent alone.
+        self.send: Callable[[Command], None] = self._driver.send
 
     def start(self) -> None:
         """Begin to look for the service; the rest follows."""

@@ -113,6 +113,8 @@ class UdpPort:
             self._socket.close()
             raise HostError(f"interface {interface} takes no multicast: {error.strerror}") from error
         self.endpoint = Endpoint(*self._socket.getsockname())
+        # Of all sockets, the one for unicast first.
+        self._descriptors = [self._socket.fileno()]
         self._own_address = _HOST.unpack(socket.inet_aton(self.endpoint[0]))[0] << 16 | self.endpoint[1]
         self.unsendable = 0
         """Datagrams that the system refused: too large, no route, no such address. Dropped."""
@@ -167,6 +169,7 @@ class UdpPort:
         if free is None:
             free = self._open(("", self._group_port))
             self._listeners.append(free)
+            self._descriptors.append(free.fileno())
         self._set_membership(free, socket.IP_ADD_MEMBERSHIP, channel)
         self._channels[channel] = free
 
@@ -268,6 +271,24 @@ class UdpPort:
                 append((endpoint, data))
         return taken
 
+    def look(self, wait_ns: int) -> list[tuple[Endpoint, bytes]]:
+        """Take one datagram of any socket; if there is none, look again for at most so long, without sleeping.
+
+        As `receive` otherwise. Looks only once where `_datagrams` is missing.
+        """
+        if self._receiver is not None:
+            arrived = self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
+            if self.boards is None or not arrived or arrived[0][1][:1] != BOARD_MARK:
+                return arrived
+            taken: list[tuple[Endpoint, bytes]] = []
+            self._on_board_mark(self.boards, *arrived[0], taken)
+            return taken
+        for each in self.sockets:
+            taken = UdpPort.receive(self, each, 1)
+            if taken:
+                return taken
+        return []
+
     def _place_of(self, address: int) -> Endpoint:
         """Make the endpoint of an address that was not heard before, or not for long."""
         if len(self._places) >= ENDPOINTS_MAX:
@@ -306,6 +327,22 @@ class UdpPort:
                 self.unsendable += stop - index
             index = stop
         return index
+
+    def send_one(self, datagram: Datagram) -> bool:
+        """As `send` of one datagram, for less work; False if the kernel has no room."""
+        packed = self._packed.get(datagram.destination) if BATCHED else None
+        if packed is None or len(datagram.data) >= BOARD_FRAME_BYTES_MIN:
+            # Not sent to before, or it may go by the board.
+            return self.send((datagram,)) == 1
+        try:
+            _datagrams.send_one(self._descriptors[0], datagram.data, packed)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return False
+            self.unsendable += 1
+        return True
 
     def _send_alike(self, datagrams: Sequence[Datagram], start: int) -> int:
         """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
@@ -358,6 +395,7 @@ class UdpPort:
             each.close()
         if self.boards is not None:
             self.boards.close()
+        self._descriptors = []
         self._closed = True
 
 

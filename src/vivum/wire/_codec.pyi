@@ -160,6 +160,25 @@ class FrameBuilder:
         `pad_to` is at most the capacity. A frame without messages is allowed: it fills a number.
         """
 
+    def seal_one(
+        self,
+        group: int,
+        message: int,
+        payload: bytes,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+    ) -> bytes | None:
+        """Seal one message of a group, with the number `message`, into a frame of its own, as by `append` and `seal`.
+
+        None if it does not fit, or is no `bytes` object. What the builder holds is left alone.
+        """
+
     def seal_run(
         self,
         group: int,

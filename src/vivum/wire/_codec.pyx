@@ -269,6 +269,35 @@ cdef class FrameBuilder:
         padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
         return self._finish(&header, padded if padded > self.size else self.size)
 
+    def seal_one(
+        self, group, message, payload, kind, domain, sender, incarnation, region, view, sequence, sent_ns
+    ):
+        cdef Header header
+        cdef uint32_t number = <uint32_t>whole(group, "group", 0, C_GROUP_MAX)
+        cdef uint64_t which = whole(message, "message", 0, C_SEQUENCE_MAX)
+        cdef Py_ssize_t size
+        cdef bytes frame
+        cdef uint8_t* p
+        if not PyBytes_CheckExact(payload):
+            return None
+        size = PyBytes_GET_SIZE(payload)
+        if size > self.capacity - (C_HEADER + C_RUN_HEADER + C_LENGTH):
+            return None
+        read_header(
+            &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
+        )
+        # Of its own size: one from the beginning of which a frame is cut costs as much as all else here.
+        frame = PyBytes_FromStringAndSize(NULL, C_HEADER + C_RUN_HEADER + C_LENGTH + size)
+        p = <uint8_t*>PyBytes_AS_STRING(frame)
+        write_header(p, &header, C_HEADER + C_RUN_HEADER + C_LENGTH + size)
+        p += C_HEADER
+        store32(p, number)
+        store64(p + 4, which)
+        store16(p + 12, 1)
+        store16(p + C_RUN_HEADER, <uint32_t>size)
+        memcpy(p + C_RUN_HEADER + C_LENGTH, PyBytes_AS_STRING(payload), size)
+        return frame
+
     def seal_run(
         self, group, first_sequence, payloads, start, frames_max, bytes_max,
         kind, domain, sender, incarnation, region, view, sequence, sent_ns,

@@ -260,6 +260,30 @@ class FrameBuilder:
         self._reset()
         return frame
 
+    def seal_one(
+        self,
+        group: int,
+        message: int,
+        payload: bytes,
+        kind: int,
+        domain: int,
+        sender: int,
+        incarnation: int,
+        region: int,
+        view: int,
+        sequence: int,
+        sent_ns: int,
+    ) -> bytes | None:
+        """Seal one message into a frame of its own; None if that cannot be."""
+        require(group, "group", 0, GROUP_MAX)
+        require(message, "message", 0, SEQUENCE_MAX)
+        size = HEADER_BYTES + RUN_HEADER_BYTES + LENGTH_BYTES
+        if type(payload) is not bytes or len(payload) > self._capacity - size:
+            return None
+        size += len(payload)
+        header = _header(MESSAGE_KINDS, size, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
+        return header + RUN_HEADER.pack(group, message, 1) + LENGTH.pack(len(payload)) + payload
+
     def seal_run(
         self,
         group: int,

@@ -145,7 +145,7 @@ class Chain:
 
     def deliver_run(self, stream: StreamReceiver, frames: list[Frame], output: Output) -> None:
         """Deliver frames that were just taken and are next in their stream, unless others must come first."""
-        if self.is_broken or self._is_torn or stream is not next(iter(self.streams), None):
+        if self.is_broken or self._is_torn or not self.streams or stream is not self.streams[0]:
             stream.held.update((frame.sequence, frame) for frame in frames)
             self.deliver(output)
             return
@@ -233,25 +233,28 @@ class Chain:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
                 output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
         else:
-            self._add_to(output.deliveries, Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            new = Delivery(group, self.sender, first, payloads, view, sent_ns)  # type: ignore[arg-type]
+            if output.deliveries:
+                self._add_to(output.deliveries, new)
+            else:
+                output.deliveries.append(new)
 
     def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
-        """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""
-        if deliveries:
-            last = deliveries[-1]
-            payloads = last.payloads
-            if (
-                last.sent_ns == new.sent_ns
-                and last.group == new.group
-                and last.sender is new.sender
-                and last.view == new.view
-                and last.first_sequence + len(payloads) == new.first_sequence
-                and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
-                and isinstance(payloads, list)
-            ):
-                payloads.extend(new.payloads)
-                return
-        deliveries.append(new)
+        """Add a run of messages to others, as a part of the last one if both were sent at the same time: frames end anywhere."""
+        last = deliveries[-1]
+        payloads = last.payloads
+        if (
+            last.sent_ns == new.sent_ns
+            and last.group == new.group
+            and last.sender is new.sender
+            and last.view == new.view
+            and last.first_sequence + len(payloads) == new.first_sequence
+            and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
+            and isinstance(payloads, list)
+        ):
+            payloads.extend(new.payloads)
+        else:
+            deliveries.append(new)
 
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:

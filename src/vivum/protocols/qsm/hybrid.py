@@ -168,6 +168,11 @@ class Spreading:
         sender = self._of_group.get(group)
         return 0 if sender is None else sender.outboxes.pending_bytes(group)
 
+    @property
+    def is_used(self) -> bool:
+        """Tell whether any group goes the hybrid way."""
+        return bool(self._senders)
+
     def shares(self, stream: RegionSender) -> bool:
         """Tell whether a stream has frames in common with others."""
         return stream.key in self._of_stream

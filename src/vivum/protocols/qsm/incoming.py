@@ -213,20 +213,30 @@ class StreamReceiver:
         first = frames[0].sequence
         if first != window.prefix or self.delivered != first or window.held or self.is_unwanted:
             return False
-        stop = first + len(frames)
-        if stop - first > window.capacity:
+        count = len(frames)
+        stop = first + count
+        if count > window.capacity:
             return False
-        known = window.stop
+        if stop > window.stop:
+            self.closed = False
         # As if each were added: none of them came before.
         window.skip_to(stop)
-        sent = [frame.sent_ns for frame in frames]
-        self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
-        self._delay_sum_ns += len(sent) * now_ns - sum(sent)
-        self._delay_count += len(sent)
-        if stop > known:
-            self.closed = False
         self._highest = stop
         self._heard_ns = now_ns
+        self._delay_count += count
+        if count == 1:
+            # As below, for less work: an answer comes alone.
+            delay_ns = now_ns - frames[0].sent_ns
+            if delay_ns < self._delay_low_ns:
+                self._delay_low_ns = delay_ns
+            self._delay_sum_ns += delay_ns
+            if self._holds_all:
+                self.cache[first] = frames[0]
+                return True
+        else:
+            sent = [frame.sent_ns for frame in frames]
+            self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
+            self._delay_sum_ns += count * now_ns - sum(sent)
         if self._holds_all:
             self.cache.update(zip(range(first, stop), frames, strict=True))
         elif not self._holds_none:

@@ -34,7 +34,7 @@ def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, output:
     if lane is None:
         return 0
     region, stream, chain = lane
-    run = frames[start : start + consecutive(frames, start)]
+    run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
     if not region.on_run(now_ns, stream, run):
         return 0
     chain.deliver_run(stream, run, output)

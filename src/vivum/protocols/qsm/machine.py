@@ -19,6 +19,7 @@ from vivum.protocols.membership.changes import ConfigurationChanged, Removed, We
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.at_once import AtOnce
 from vivum.protocols.qsm.chain import NEVER, Chain, streams_before
 from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
@@ -42,7 +43,7 @@ HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
 
 
-class QsmMachine:
+class QsmMachine(AtOnce):
     """Reliable multicast to many groups through regions of overlap."""
 
     kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
@@ -36,6 +36,8 @@ from vivum.protocols.qsm.rate import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, relabel
 from vivum.wire.kinds import Kind
+
+DATA = Kind.DATA
 
 ViewKey = tuple[int, int]
 """A region view: region and view."""
@@ -220,6 +222,45 @@ class RegionSender:
         self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self._beat_soon(now_ns)
+
+    def seal_now(
+        self,
+        builder: FrameBuilder,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        number: int,
+        payload: bytes,
+        view: ViewNumber,
+    ) -> bytes | None:
+        """Seal a message of a group, in this view of it, into a frame of its own, as `feed`, `pack` and `sealed` would.
+
+        None, and nothing changed, if anything waits here, something else is to be told, or there is no room.
+        """
+        put = self.put.get(group)
+        if (
+            put is None
+            or self.outboxes
+            or self.must_speak
+            or self.claims
+            or self.closing_since_ns is not None
+            or self.reserved_ns is not None
+            or view != self._views.get(group, self.config.view)
+            or not self.has_room()
+            or self.pacer.ready_ns(now_ns) > now_ns
+        ):
+            return None
+        node, life = me
+        region, region_view = self.key
+        data = builder.seal_one(
+            group, number, payload, DATA, domain, node, life, region, region_view, self.next_frame, now_ns
+        )
+        if data is not None:
+            put[1] = number + 1
+            self.pacer.on_sent()
+            self.sealed(data, now_ns, [(group, number + 1)])
+        return data
 
     def _beat_soon(self, now_ns: int) -> None:
         self.heartbeat_ns = self._settings.heartbeat_ns_min

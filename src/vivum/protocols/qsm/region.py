@@ -189,9 +189,11 @@ class RegionMember(RingLadder):
     def interval_ns(self) -> int:
         """Tell how long to wait between rounds: not at all while repairs are asked for or windows fill."""
         base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
+        if self._rounds_alike <= ROUNDS_ALIKE:
+            return base_ns
         # After some rounds in which nothing changes they come less and less often: somebody is asleep or cut off. Not
         # at once: a repair from another ring, or from the sender, takes several rounds.
-        return min(base_ns << min(max(0, self._rounds_alike - ROUNDS_ALIKE), 8), 4 * self._settings.token_busy_ns_max)
+        return min(base_ns << min(self._rounds_alike - ROUNDS_ALIKE, 8), 4 * self._settings.token_busy_ns_max)
 
     def _measure(self) -> None:
         """See how much of any window is in use: a token is needed before it is full, not on every frame."""

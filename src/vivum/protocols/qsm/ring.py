@@ -267,8 +267,11 @@ class Ring:
 
     def hurry(self, now_ns: int) -> None:
         """There is something to tell: a leader that rests until the next idle round starts one soon."""
-        if self._start_ns is not None and self.is_leader:
-            self._start_ns = min(self._start_ns, max(now_ns, self._started_ns + self._host.interval_ns()))
+        start_ns = self._start_ns
+        if start_ns is not None and start_ns > now_ns and self.is_leader:
+            soon_ns = self._started_ns + self._host.interval_ns()
+            if soon_ns < start_ns:
+                self._start_ns = max(now_ns, soon_ns)
 
     def become_leader(self, now_ns: int, *, start: bool = True) -> None:
         """Lead from now on, with a term that is higher than any known."""

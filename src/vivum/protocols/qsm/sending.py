@@ -114,6 +114,33 @@ class Sending:
             self._confirm(feed)
         return first
 
+    def send_now(
+        self,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        payload: bytes,
+        view: ViewNumber,
+        stream: RegionSender,
+    ) -> tuple[int, bytes] | None:
+        """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
+
+        None, and nothing changed, where anything waits, the window or the rate has no room, the stream has something
+        else to tell, or the message does not fit a frame.
+        """
+        feed = self._feeds.get(group)
+        if feed is None or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
+            return None
+        number = feed.next_message
+        if len(payload) > self._pending_high or not feed.goes_on(stream):
+            return None
+        data = stream.seal_now(self._builder, now_ns, domain, me, group, number, payload, view)
+        if data is None:
+            return None
+        feed.count_one()
+        return number, data
+
     def _measure(self, waiting: int) -> None:
         self._pending_high = waiting
         limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
