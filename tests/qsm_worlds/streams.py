@@ -36,9 +36,10 @@ def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: An
     return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), placement, (0, 1), made, Counters(), 0)
 
 
-def make_chain(barred: dict[int, int] | None = None) -> Chain:
+def make_chain(barred: dict[int, int] | None = None, behind: set[Chain] | None = None) -> Chain:
     counters = Counters()
-    return Chain(ALICE, Joiner(Limits(), counters), counters, {} if barred is None else barred)
+    joiner = Joiner(Limits(), counters)
+    return Chain(ALICE, joiner, counters, {} if barred is None else barred, set() if behind is None else behind)
 
 
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:

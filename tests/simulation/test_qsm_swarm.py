@@ -13,6 +13,7 @@ import pytest
 
 from qsm_worlds.worlds import by_region, make_up_hybrid, make_up_large, make_up_long, run_checked
 from vivum.cli import main
+from vivum.protocols.qsm import chain
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up, run_swarm
 
@@ -45,6 +46,12 @@ def test_three_hundred_seeds_hold() -> None:
 @pytest.mark.slow
 def test_a_hundred_worlds_in_which_all_go_the_hybrid_way_hold() -> None:
     assert failures(make_up_hybrid, range(1, 101)) == {}
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_worlds_in_which_little_may_be_delivered_at_once_hold(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(chain, "BURST_BYTES", 1)
+    assert _violations(make_up_qsm, seed) == []
 
 
 @pytest.mark.slow

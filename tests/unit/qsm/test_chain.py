@@ -1,9 +1,12 @@
 """FIFO across views, and what happens when it cannot be kept."""
 
+import pytest
+
 from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Output
 from vivum.protocols.commands import GapReported
+from vivum.protocols.qsm import chain as chain_module
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
@@ -175,3 +178,30 @@ def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
         new.on_data(0, frame)
     chain.deliver(output)
     assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2)]
+
+
+def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames = frames_of(10)
+    monkeypatch.setattr(chain_module, "BURST_BYTES", 3 * frames[1].length)
+    behind: set[chain_module.Chain] = set()
+    chain, stream, output = make_chain(behind=behind), make_receiver(), Output()
+    chain.add(stream)
+    for frame in reversed(frames):
+        stream.on_data(0, frame)
+    parts = []
+    chain.deliver(output)
+    while behind:
+        parts.append(len(delivered(output)))
+        chain.deliver(output)
+    assert parts == [3, 6, 9]
+    assert delivered(output) == [(ONE, number) for number in range(10)]
+
+
+def test_a_stream_that_is_over_is_delivered_at_once_however_much_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_module, "BURST_BYTES", 1)
+    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain.add(stream)
+    for frame in reversed(frames_of(10)):
+        stream.on_data(0, frame)
+    chain.remove(stream, output)
+    assert delivered(output) == [(ONE, number) for number in range(10)]

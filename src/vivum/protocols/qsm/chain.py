@@ -76,6 +76,10 @@ def streams_before(frame: Frame) -> list[tuple[int, int]]:
 NEVER = 1 << 64
 """A view that never comes: messages of a group that this node left and did not enter again."""
 
+BURST_BYTES = 8 << 20
+"""Frames that are delivered at once after a gap was filled. What is held may be far more than a reader's queue takes: the
+rest follows when the application has had its turn."""
+
 RUN_MESSAGES_MAX = 1024
 """Runs of messages are not made longer than this: readers take one at a time."""
 
@@ -85,6 +89,7 @@ class Chain:
 
     __slots__ = (
         "_barred",
+        "_behind",
         "_counters",
         "_excused",
         "_expected",
@@ -95,9 +100,15 @@ class Chain:
         "streams",
     )
 
-    def __init__(self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int]) -> None:
-        """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again."""
+    def __init__(
+        self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int], behind: "set[Chain]"
+    ) -> None:
+        """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again.
+
+        A chain that has more to deliver than it may at once puts itself into `behind`.
+        """
         self.sender = sender
+        self._behind = behind
         self.streams: list[StreamReceiver] = []
         self._expected: dict[int, int] = {}
         self._joiner = joiner
@@ -128,15 +139,18 @@ class Chain:
         for each in self.streams[: self.streams.index(stream) + 1]:
             each.window.skip_to(each.window.stop)
             if not self.is_broken:
-                self._deliver_from(each, output)
+                self._deliver_from(each, output, NEVER)
             self.streams.remove(each)
         self.deliver(output)
 
     def deliver(self, output: Output) -> None:
-        """Deliver all that is in order now."""
+        """Deliver all that is in order now, or as much of it as may be delivered at once."""
+        self._behind.discard(self)
         while self.streams and not self.is_broken:
             stream = self.streams[0]
-            self._deliver_from(stream, output)
+            if not self._deliver_from(stream, output, BURST_BYTES):
+                self._behind.add(self)
+                return
             is_over = stream.is_unwanted or (stream.closed and stream.delivered >= stream.window.stop)
             if not (is_over and len(self.streams) > 1):
                 return
@@ -164,20 +178,23 @@ class Chain:
         if len(self.streams) > 1:
             self.deliver(output)
 
-    def _deliver_from(self, stream: StreamReceiver, output: Output) -> None:
+    def _deliver_from(self, stream: StreamReceiver, output: Output, bytes_max: int) -> bool:
+        """Deliver what a stream has in order, up to so many bytes; tell whether that was all."""
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered
-        while number < stop and not self.is_broken:
+        while number < stop and bytes_max > 0 and not self.is_broken:
             frame = held.pop(number, None)
             number += 1
             if frame is not None:
+                bytes_max -= frame.length
                 self._deliver(frame, stream, output)
             elif not stream.is_unwanted:
                 # It was skipped.
                 self._is_torn = True
                 self.is_broken = not stream.sender_gone
         stream.delivered = max(number, stream.delivered)
+        return number >= stop or self.is_broken
 
     def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
         if self._is_torn and not stream.sender_gone:
@@ -240,7 +257,7 @@ class Chain:
                 output.deliveries.append(new)
 
     def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
-        """Add a run of messages to others, as a part of the last one if both were sent at the same time: frames end anywhere."""
+        """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""
         last = deliveries[-1]
         payloads = last.payloads
         if (

@@ -20,11 +20,11 @@ from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.at_once import AtOnce
-from vivum.protocols.qsm.chain import NEVER, Chain, streams_before
+from vivum.protocols.qsm.chain import streams_before
+from vivum.protocols.qsm.chains import Chains
 from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.hybrid import pick
-from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.lanes import Lane, Lanes, Route, take_run
 from vivum.protocols.qsm.listening import Listening
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
@@ -34,7 +34,6 @@ from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.speaking import Speaker
 from vivum.wire.codec import Frame, measure
-from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
@@ -70,8 +69,7 @@ class QsmMachine(AtOnce):
         self._listening = Listening(self.settings)
         self._now_ns = 0
         self._started = False
-        self._chains: dict[Member, Chain] = {}
-        self._joiner = Joiner(self.limits, self.counters)
+        self._chains = Chains(self.limits, self.counters)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
         self._memory_watch = MemoryWatch(self.settings)
@@ -82,8 +80,6 @@ class QsmMachine(AtOnce):
         # Where messages and frames go, until the configuration changes or a region view goes.
         self._routes: dict[GroupId, Route] = {}
         self._lanes: Lanes = {}
-        # For groups that this node left: from which view on messages count again.
-        self._barred: dict[int, int] = {}
 
     def memory(self) -> MemoryHeld:
         """Tell what is kept in memory. Adds it up: not for every datagram."""
@@ -243,7 +239,7 @@ class QsmMachine(AtOnce):
         stream = region.stream_of(sender, self._now_ns)
         if stream is None:
             return None
-        lane = (region, stream, self._chains[sender])
+        lane = (region, stream, self._chains.of(sender))
         if sender.node in self.client.endpoints:
             self._lanes[frame.stream] = lane
         return lane
@@ -283,7 +279,7 @@ class QsmMachine(AtOnce):
             self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
         elif isinstance(body, Token):
             ring.on_token(self._now_ns, life.node, body)
-            self._look_after(region)
+            self._chains.look_after(region, self._output)
         else:
             ring.on_receipt(self._now_ns, life.node, body)
 
@@ -332,7 +328,7 @@ class QsmMachine(AtOnce):
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
-        region = RegionMember(config, me, self.settings, self.limits, self.counters, self._on_new_stream, self._now_ns)
+        region = RegionMember(config, me, self.settings, self.limits, self.counters, self._chains.add, self._now_ns)
         self.regions[key] = region
         if key in self.sending.streams:
             region.send_by(self.sending.streams[key])
@@ -344,12 +340,6 @@ class QsmMachine(AtOnce):
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
-
-    def _on_new_stream(self, stream: StreamReceiver) -> None:
-        chain = self._chains.get(stream.sender)
-        if chain is None:
-            chain = self._chains[stream.sender] = Chain(stream.sender, self._joiner, self.counters, self._barred)
-        chain.add(stream)
 
     def _note_groups(self, me: Member, affected: RangeSet) -> None:
         """Trace what changed for the application: groups entered and left, and new group views."""
@@ -364,17 +354,14 @@ class QsmMachine(AtOnce):
             output = self._output
             output.deliveries = [delivery for delivery in output.deliveries if delivery.group not in left]
         for number in left:
-            self._barred[number] = NEVER
-            for chain in self._chains.values():
-                chain.forget_group(number)
-        if self._barred and own is not None:
-            self._barred.update((number, own.view) for number in entered if number in self._barred)
+            self._chains.leave_group(number)
+        if own is not None:
+            self._chains.enter_groups(entered, own.view)
         for region in self.regions.values() if left else ():
             groups = region.config.groups_of(me)
-            if all(self._barred.get(number, 0) > region.config.view for number in groups):
+            if all(self._chains.is_barred(number, region.config.view) for number in groups):
                 region.leave()
-                for sender in region.streams:
-                    self._chains[sender].deliver(self._output)
+                self._chains.deliver(region.streams, self._output)
         if self.trace is not None:
             trace_groups(self.trace, self._now_ns, me, self.client, entered, left, affected.intersection(now_in))
 
@@ -384,18 +371,17 @@ class QsmMachine(AtOnce):
         self.regions.clear()
         self._listening.forget()
         self._output.events += self._listening.update(self._now_ns, self.regions.values())
-        for sender in self._chains:
-            self._joiner.forget(sender)
         self._chains.clear()
         self._early.clear()
         self._progress.clear()
         self._joined = RangeSet()
-        self._barred.clear()
 
     # Time.
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
+        if self._chains.are_behind:
+            return self._now_ns
         times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
         others = (self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns)
         times += [each for each in others if each is not None]
@@ -406,6 +392,7 @@ class QsmMachine(AtOnce):
         self._now_ns = now_ns
         self.client.on_timer(now_ns)
         self._follow_client()
+        self._chains.go_on(self._output)
         for region in self.regions.values():
             for ring in region.rings:
                 if ring.next_deadline_ns() <= now_ns:
@@ -417,16 +404,9 @@ class QsmMachine(AtOnce):
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
 
-    def _look_after(self, region: RegionMember) -> None:
-        """A token may have completed streams or shown that they are closed: deliver on."""
-        for sender, stream in region.streams.items():
-            chain = self._chains.get(sender)
-            if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
-                chain.deliver(self._output)
-
     def _keep_house(self) -> None:
         now_ns = self._now_ns
-        if any(chain.is_broken for chain in self._chains.values()):
+        if self._chains.is_any_broken:
             # Others have what nobody gave us, as when we never heard of a view: no going on as if nothing had happened.
             self.client.start_over()
             return
@@ -438,7 +418,7 @@ class QsmMachine(AtOnce):
                         self.client.start_over()
                         return
                     stream.give_up_next()
-                    self._chains[sender].deliver(self._output)
+                    self._chains.deliver((sender,), self._output)
             if region.replaced_ns is None:
                 for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns, self._health):
                     self.client.report_failure(now_ns, member, silent_ns)
@@ -459,11 +439,10 @@ class QsmMachine(AtOnce):
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
         for sender, stream in region.streams.items():
-            self._chains[sender].remove(stream, self._output)
+            self._chains.remove(stream, self._output)
             # Where the last stream of a dead sender goes, all about it goes.
             if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
-                del self._chains[sender]
-                self._joiner.forget(sender)
+                self._chains.forget(sender)
 
     # Output.
 
