@@ -80,6 +80,7 @@ def examine() -> Iterator[Finding]:
     yield judge_batching("UDP_SEGMENT", "send", _probe_segment())
     yield judge_batching("UDP_GRO", "receive", _probe_gro())
     yield judge_multicast(_probe_multicast())
+    yield judge_sharing(_probe_sharing())
     yield judge_java(_probe_java())
     for library, purpose, extra in (
         ("pyarrow", "traces as Parquet files, the Spark pipeline", "spark"),
@@ -158,6 +159,14 @@ def judge_multicast(error: str) -> Finding:
         return Finding(name, Status.OK, "works")
     advice = "allow multicast on lo (as root: ip link set lo multicast on); without it each node gets a copy"
     return Finding(name, Status.MISSING, error, advice)
+
+
+def judge_sharing(fault: str) -> Finding:
+    """Judge whether large frames between processes of this machine can spare the kernel."""
+    if not fault:
+        return Finding("shared memory", Status.OK, "large frames between local processes pass the kernel by")
+    advice = "use Linux 5.1 or later with a C compiler at installation; without it they go as datagrams, more slowly"
+    return Finding("shared memory", Status.HINT, fault, advice)
 
 
 def judge_java(text: str) -> Finding:
@@ -275,6 +284,12 @@ def _probe_multicast() -> str:
             return "" if own.recv(16) == b"vivum" else "a datagram came back changed"
     except OSError as error:
         return _reason(error)
+
+
+def _probe_sharing() -> str:
+    from vivum.runtime.boards import board_fault
+
+    return board_fault()
 
 
 def _reason(error: OSError) -> str:

@@ -292,6 +292,20 @@ class Boards:
                 del self._read_at[name], self._others[name]
 
 
+def board_fault() -> str:
+    """Tell why nodes of this machine cannot share memory; nothing if they can."""
+    if not READABLE:
+        return "the compiled part was not built, or is turned off by VIVUM_PURE"
+    try:
+        boards = Boards(0)
+    except OSError as error:
+        return f"no local socket: {error.strerror}"
+    try:
+        return "" if boards.write([b"\1"]) else "no memory that can be shared and sealed"
+    finally:
+        boards.close()
+
+
 def _address(name: int) -> bytes:
     """Tell where a board is asked for: names that begin with a zero are in no file system."""
     return b"\0vivum-board-%016x" % name

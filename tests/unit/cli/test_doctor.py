@@ -12,7 +12,15 @@ def test_every_check_is_reported_to_machines_with_status_and_advice(capsys):
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["ok"] is True
     names = [check["name"] for check in result["checks"]]
-    assert {"Python", "compiled codec", "UDP_SEGMENT", "UDP_GRO", "IP multicast on loopback", "Java"} <= set(names)
+    assert {
+        "Python",
+        "compiled codec",
+        "UDP_SEGMENT",
+        "UDP_GRO",
+        "IP multicast on loopback",
+        "shared memory",
+        "Java",
+    } <= set(names)
     for check in result["checks"]:
         assert (check["status"] == "ok") == (check["advice"] == ""), check
 
@@ -87,6 +95,7 @@ def test_a_codec_that_was_not_built_comes_with_what_is_missing_to_build_it():
         health.judge_udp("not permitted"),
         health.judge_multicast("no such device"),
         health.judge_batching("UDP_GRO", "receive", "protocol not available"),
+        health.judge_sharing("the compiled part was not built"),
         health.judge_library("pyspark", None, "the Spark pipeline", "spark"),
     ],
 )

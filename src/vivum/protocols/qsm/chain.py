@@ -77,8 +77,8 @@ NEVER = 1 << 64
 """A view that never comes: messages of a group that this node left and did not enter again."""
 
 BURST_BYTES = 8 << 20
-"""Frames that are delivered at once after a gap was filled. What is held may be far more than a reader's queue takes: the
-rest follows when the application has had its turn."""
+"""Frames that are delivered at once after a gap was filled. What is held may be far more than a reader's queue takes:
+the rest follows when the application has had its turn."""
 
 RUN_MESSAGES_MAX = 1024
 """Runs of messages are not made longer than this: readers take one at a time."""
