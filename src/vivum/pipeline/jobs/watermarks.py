@@ -1,8 +1,9 @@
 """How far event time has come: the watermark of a stream, as Spark keeps it in the stream's checkpoint.
 
-A watermark trails the latest event time that a stream had by a delay. Spark uses it to forget state; here it tells which
-rows are late and which windows are complete. Spark notes it before a batch begins, so a batch that is done again has
-the same one, and calls the same rows late. It tells it to nobody while a batch runs, hence this look into its notes.
+A watermark trails the latest event time that a stream had by a delay. Spark uses it to forget state; here it tells
+which rows are late and which windows are complete. Spark notes it before a batch begins, so a batch that is done again
+has the same one, and calls the same rows late. It tells it to nobody while a batch runs, hence this look into its
+notes.
 """
 
 import json
@@ -14,7 +15,7 @@ from vivum.core.time import MILLISECOND, parse_duration_ns
 from vivum.storage.errors import StorageError
 
 WATERMARK_DELAY = "60s"
-"""How far messages may come out of order before they count as late. Members that have to be repaired, or found dead, take
+"""How far messages may come out of order before they count as late. To repair a member, or to find one dead, takes
 seconds. More makes windows final later, less makes more rows late; none is lost by either."""
 
 _DELAY_MAX_MS = 366 * 86_400 * 1_000
