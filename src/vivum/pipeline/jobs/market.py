@@ -6,7 +6,7 @@ last are by the exchange's global order if the topic has one (`position`), else 
 A bar is final (`is_final`) when silver's watermark has passed the end of its window: only rows that come late change it
 then, and `late_events` tells how many of its events were. Until then it may be of a part of its window.
 
-    spark-submit -m vivum.pipeline.jobs.market TABLES
+    spark-submit market.py --tables DIR
 """
 
 import sys
@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.quality import Checked
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.jobs.watermarks import reached_watermark_ms
 
@@ -88,5 +89,4 @@ def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    with spark_job("vivum market", None) as _spark:
-        sys.stdout.write(f"{market(_spark, Tables(sys.argv[1]))}\n")
+    sys.exit(run_program("market", lambda spark, given: market(spark, Tables(given.tables)), TABLES))

@@ -4,7 +4,7 @@
 messages that were reported as lost. `operations_nodes` has for each node and minute: datagrams and bytes sent, how many
 of them were repairs and their share, datagrams lost on the way in, and the time between tokens.
 
-    spark-submit -m vivum.pipeline.jobs.operations TRACE TABLES
+    spark-submit operations.py --trace DIR --tables DIR
 """
 
 import sys
@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from vivum.core.machine import Priority
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.storage.traces import trace_files
 from vivum.wire.kinds import KINDS
@@ -82,5 +83,9 @@ def operations(spark: SparkSession, trace: str, tables: Tables) -> dict[str, int
 
 
 if __name__ == "__main__":
-    with spark_job("vivum operations", None) as _spark:
-        sys.stdout.write(f"{operations(_spark, sys.argv[1], Tables(sys.argv[2]))}\n")
+    _trace = ProgramOption("trace", "the folder of traces")
+    sys.exit(
+        run_program(
+            "operations", lambda spark, given: operations(spark, given.trace, Tables(given.tables)), _trace, TABLES
+        )
+    )

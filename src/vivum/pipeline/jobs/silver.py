@@ -8,7 +8,7 @@ A message that is recorded twice (by two recorders, say) is kept once: copies ha
 looked for among the stored rows of the times that a batch has. Spark's own deduplication within a watermark would leave
 out what comes later than that without a word.
 
-    spark-submit -m vivum.pipeline.jobs.silver TABLES
+    spark-submit silver.py --tables DIR [--watermark 60s]
 """
 
 import sys
@@ -23,7 +23,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import MESSAGE_KEY, RAW, Tables
 from vivum.pipeline.jobs.watermarks import WATERMARK_DELAY, batch_watermark_ms, delay_ms, reached_watermark_ms
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
@@ -138,5 +139,9 @@ def decode(raw: DataFrame, description: TypeDescription) -> DataFrame:
 
 
 if __name__ == "__main__":
-    with spark_job("vivum silver", None) as _spark:
-        sys.stdout.write(f"{silver(_spark, Tables(sys.argv[1]))}\n")
+    _delay = ProgramOption("watermark", "how far rows may come out of order before they are late", WATERMARK_DELAY)
+    sys.exit(
+        run_program(
+            "silver", lambda spark, given: silver(spark, Tables(given.tables), given.watermark), TABLES, _delay
+        )
+    )
