@@ -1,6 +1,8 @@
 """Bronze, silver and gold, from one recorded day."""
 
+import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import msgspec
 import pytest
 from pyspark.errors import PySparkException
 
+import vivum
 from recorded.consumer import Consumer
 from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
 from vivum.cli.app import main
@@ -188,13 +191,54 @@ def test_operations_sums_up_a_trace(spark, tmp_path):
     assert main(["sim", "run", "quickstart", "--trace", str(tmp_path / "trace"), "--json"]) == 0
     tables = Tables(str(tmp_path / "tables"))
     operations(spark, str(tmp_path / "trace"), tables)
-    groups = spark.read.parquet(tables.path("gold", "operations_groups"))
+    groups = spark.read.parquet(tables.path("gold", "operations_topics"))
     nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
     trace = spark.read.parquet(str(tmp_path / "trace"))
     assert groups.agg({"deliveries": "sum"}).first()[0] == trace.filter("kind = 'message_delivered'").count()
     assert nodes.agg({"datagrams_lost": "sum"}).first()[0] == trace.filter("kind = 'frame_dropped'").count() > 0
     assert nodes.agg({"repairs": "sum"}).first()[0] > 0
+    assert nodes.filter("repair_share > 0 and repair_share < 1").count() > 0
     assert groups.filter("latency_us_p50 > latency_us_p99 or latency_us_p50 <= 0").count() == 0
+    assert groups.filter("topic like 'group %'").count() == groups.count()
+
+
+def test_operations_tells_how_long_a_round_of_a_simulated_ring_takes(spark, tmp_path):
+    scenario = Path(__file__).parents[1] / "scenario/qsm_lost_frame_is_repaired_in_the_ring.toml"
+    assert main(["sim", "run", str(scenario), "--trace", str(tmp_path / "trace"), "--json"]) == 0
+    tables = Tables(str(tmp_path / "tables"))
+    operations(spark, str(tmp_path / "trace"), tables)
+    nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
+    assert nodes.filter("ring_ms > 0 and ring_ms < 10000").count() > 0
+
+
+def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path):
+    async def talk() -> None:
+        connecting = partial(
+            vivum.connect, f"operations-{os.getpid()}", trace=tmp_path / "trace", loss=0.1, timeout_s=60
+        )
+        async with connecting() as sender, connecting() as receiver:
+            topic = await sender.enter("/swx/NESN", bytes, own=False)
+            await receiver.enter("/swx/NESN", bytes)
+            await topic.wait_for_members(2)
+            for _ in range(200):
+                await topic.send(bytes(1000))
+                await asyncio.sleep(0.002)
+            await topic.flush()
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+    tables = Tables(str(tmp_path / "tables"))
+    operations(spark, str(tmp_path / "trace"), tables)
+    topics = spark.read.parquet(tables.path("gold", "operations_topics"))
+    assert [row.topic for row in topics.select("topic").distinct().collect()] == ["/swx/NESN"]
+    assert topics.agg({"deliveries": "sum"}).first()[0] == 400
+    # Before it has a number a node may refuse frames, as node 0.
+    nodes = spark.read.parquet(tables.path("gold", "operations_nodes")).filter("node > 0")
+    told = nodes.groupBy("node").sum().collect()
+    assert len(told) == 2
+    assert all(row["sum(datagrams)"] > 0 and row["sum(datagrams_lost)"] > 0 for row in told)
+    assert sum(row["sum(repairs)"] for row in told) > 0
+    assert sum(row["sum(repair_bytes)"] for row in told) > 0
+    assert any(row["sum(ring_ms)"] is not None and row["sum(ring_ms)"] > 0 for row in told)
 
 
 def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):

@@ -1,6 +1,6 @@
 """The audit as a job: which guarantees the traces of all nodes break, as a table of violations with witnesses.
 
-    spark-submit audit.py --trace DIR [--out DIR] [--checks fifo,no_duplicate]
+spark-submit audit.py --trace DIR [--out DIR] [--checks fifo,no_duplicate]
 """
 
 import sys

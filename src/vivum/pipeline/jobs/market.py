@@ -16,8 +16,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.quality import Checked
 from vivum.pipeline.jobs.program import TABLES, run_program
+from vivum.pipeline.jobs.quality import Checked
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.jobs.watermarks import reached_watermark_ms

@@ -3,8 +3,9 @@
     python -m vivum.pipeline.jobs.silver --tables DIR [--master spark://host:7077]
     spark-submit --master spark://host:7077 src/vivum/pipeline/jobs/silver.py --tables DIR
 
-Each has its folders as options and `--help`. With `spark-submit` its `--master` and settings count. What the job answers
-is one JSON object on the last line of the output; what went wrong is one sentence, and exit code 1, or 2 for wrong use.
+Each has its folders as options and `--help`. With `spark-submit` its `--master` and settings count. What the job
+answers is one JSON object on the last line of the output; what went wrong is one sentence, and exit code 1, or 2 for
+wrong use.
 """
 
 import argparse

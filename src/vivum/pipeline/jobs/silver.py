@@ -141,7 +141,5 @@ def decode(raw: DataFrame, description: TypeDescription) -> DataFrame:
 if __name__ == "__main__":
     _delay = ProgramOption("watermark", "how far rows may come out of order before they are late", WATERMARK_DELAY)
     sys.exit(
-        run_program(
-            "silver", lambda spark, given: silver(spark, Tables(given.tables), given.watermark), TABLES, _delay
-        )
+        run_program("silver", lambda spark, given: silver(spark, Tables(given.tables), given.watermark), TABLES, _delay)
     )
