@@ -3,7 +3,7 @@
     python tests/fuzz/sanitize.py [--inputs N] [--plant]
 
 Builds a copy of the package with gcc's sanitizers in a temporary folder, and runs there the unit and property tests
-of the wire and N damaged buffers. `PYTHONMALLOC=malloc` makes every `bytes` object an allocation of its own, so that a
+of the wire and of shared memory, and N damaged buffers. `PYTHONMALLOC=malloc` makes every `bytes` object an allocation of its own, so that a
 read past its end is a read past an allocation. `--plant` takes one check of lengths out of the copy first: the
 run must then fail, which shows that the sanitizer looks where it should.
 """
@@ -107,6 +107,7 @@ def main():
         }
         inputs = [sys.executable, __file__, "--child", "--inputs", str(options.inputs)]
         tests = [sys.executable, "-m", "pytest", "tests/unit/wire", "tests/property/wire"]
+        tests.append("tests/unit/runtime/test_board.py")
         for command in (inputs,) if options.plant else (inputs, tests):
             subprocess.run(command, cwd=folder, env=environment, check=True)
 

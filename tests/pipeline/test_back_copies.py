@@ -29,6 +29,7 @@ pytestmark = pytest.mark.slow
 
 TOPIC = "/swx/NESN"
 PATIENCE_S = 120
+QUERY = bytes(range(16))
 
 
 @pytest.fixture
@@ -243,14 +244,48 @@ def test_without_a_recorder_entering_says_so(domain):
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
 
 
-@pytest.mark.parametrize("guarantee", [vivum.BEST_EFFORT, vivum.KEYED])
-def test_a_topic_that_is_not_numbered_without_a_gap_is_refused(domain, guarantee):
+def test_a_topic_that_is_not_numbered_without_a_gap_is_refused(domain):
     async def scene() -> None:
         async with vivum.connect(domain) as node:
             with pytest.raises(UsageError, match="replay= needs 'reliable'"):
-                await node.enter(TOPIC, bytes, guarantee=guarantee, replay="all")
+                await node.enter(TOPIC, bytes, guarantee=vivum.BEST_EFFORT, replay="all")
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+
+
+def test_back_copies_of_a_keyed_topic_have_keys_so_a_batch_that_is_sent_again_is_seen_once(domain, tmp_path):
+    async def keyed(node: vivum.NodeHandle) -> Any:
+        await (await node.enter(TOPIC, bytes, guarantee=vivum.KEYED, receive=False)).wait_for_members(2)
+        (seat,) = await node.take_seats([TOPIC], '"bytes"', vivum.KEYED)
+        return seat
+
+    async def scene() -> tuple[list[bytes], int]:
+        async with vivum.connect(domain) as first, vivum.connect(domain) as second:
+            recorder = record(domain, tmp_path)
+            try:
+                seat = await keyed(first)
+                await seat.send_keyed(QUERY, 3, 0, [b"a", b"b"])
+                await seat.flush()
+                async with vivum.connect(domain) as late:
+                    topic = await late.enter(TOPIC, bytes, guarantee=vivum.KEYED, replay="all")
+                    found = [event.value for event in await take(topic, 2)]
+                    # The batch begins anew, from another sender.
+                    again = await keyed(second)
+                    await again.send_keyed(QUERY, 3, 0, [b"a", b"b", b"c"])
+                    await again.send([b"c"])
+                    found += [event.value for event in await take(topic, 2)]
+                    repeated = topic.statistics().repeated
+                # Whoever comes now gets all of it from the recorder.
+                async with vivum.connect(domain) as later:
+                    topic = await later.enter(TOPIC, bytes, guarantee=vivum.KEYED, replay="all")
+                    found += [event.value for event in await take(topic, 4)]
+            finally:
+                end(recorder)
+            return found, repeated
+
+    found, repeated = asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
+    assert found == [b"a", b"b", b"c", b"c"] * 2
+    assert repeated == 2
 
 
 @pytest.mark.parametrize("start", ["some", "", -1, -0.5, float("nan"), True])

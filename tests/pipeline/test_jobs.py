@@ -1,12 +1,16 @@
 """Bronze, silver and gold, from one recorded day."""
 
+import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.errors import PySparkException
 
+import vivum
 from recorded.consumer import Consumer
 from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
 from vivum.cli.app import main
@@ -24,6 +28,7 @@ from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog
 
+DAY_NS = 86_400 * SECOND_NS
 pytestmark = pytest.mark.slow
 
 
@@ -51,7 +56,9 @@ def test_bronze_keeps_every_delivery_once_by_date_and_topic(spark, day):
 
 def test_silver_keeps_each_message_once_and_puts_bad_ones_into_quarantine(spark, day):
     _, tables, answers = day
-    assert answers["silver"]["MarketTrade"] == {"rows": 8, "refused": 1}
+    # A minute behind the last trade, eighty seconds after nine.
+    told = {"rows": 8, "late": 0, "refused": 1, "watermark": "2025-11-15T09:00:20.000+00:00"}
+    assert answers["silver"]["MarketTrade"] == told
     trades = spark.read.parquet(tables.path("silver", "MarketTrade"))
     assert trades.filter("value.price = 102.0").count() == 1
     bad = spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).collect()
@@ -66,17 +73,35 @@ def test_a_copy_or_a_straggler_of_an_old_message_is_treated_right_in_a_later_run
     exchange.send(3600.0, MarketTrade("NESN", 101.0, 1, "a", "b"))
     exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
     bronze(spark, str(tmp_path / "log"), tables)
-    assert silver(spark, tables)["MarketTrade"] == {"rows": 2, "refused": 1}
+    watermark = "2025-11-15T09:59:30.000+00:00"
+    told = {"rows": 2, "late": 0, "refused": 1, "watermark": watermark}
+    assert silver(spark, tables, "30s")["MarketTrade"] == told
     exchange.position = 0
     exchange.send(0.0, MarketTrade("NESN", 100.0, 1, "a", "b"))
     exchange.position = 9
     exchange.send(1.0, MarketTrade("NESN", 99.0, 1, "a", "b"), copies=2)
+    exchange.send(3571.0, MarketTrade("NESN", 102.0, 1, "a", "b"))
     exchange.log.append([RecordedRun("/swx/trades", 2, 1, 1, 1, NINE, NINE, [b"\xc1garbage"])])
+    # Its clock is a day ahead; the recorder's is not.
+    ahead = msgspec.msgpack.encode(MarketTrade("NESN", 103.0, 1, "a", "b"))
+    exchange.log.append([RecordedRun("/swx/trades", 3, 1, 1, 1, NINE + DAY_NS, NINE + 3600 * SECOND_NS, [ahead])])
     exchange.log.close()
     bronze(spark, str(tmp_path / "log"), tables)
-    assert silver(spark, tables)["MarketTrade"] == {"rows": 1, "refused": 0}
+    told = {"rows": 3, "late": 1, "refused": 0, "watermark": watermark}
+    assert silver(spark, tables, "30s")["MarketTrade"] == told
+    # A batch that is done again calls the same rows late.
+    for name in ("1", ".1.crc"):
+        (Path(tables.silver_checkpoint("MarketTrade")) / "commits" / name).unlink()
+    assert silver(spark, tables, "30s")["MarketTrade"] == told
     rows = spark.read.parquet(tables.path("silver", "MarketTrade")).orderBy("sent_ns").collect()
-    assert [row.value.price for row in rows] == [100.0, 99.0, 101.0]
+    assert [(row.value.price, row.is_late) for row in rows] == [
+        (100.0, False), (99.0, True), (102.0, False), (101.0, False), (103.0, False),
+    ]  # fmt: skip
+    market(spark, tables)
+    made = spark.read.parquet(tables.path("gold", "bars")).filter("width = '1min'").orderBy("start").collect()
+    assert [(bar.events, bar.late_events, bar.is_final) for bar in made] == [
+        (2, 1, True), (1, 0, False), (1, 0, False), (1, 0, False),
+    ]  # fmt: skip
     assert spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).count() == 1
 
 
@@ -166,13 +191,54 @@ def test_operations_sums_up_a_trace(spark, tmp_path):
     assert main(["sim", "run", "quickstart", "--trace", str(tmp_path / "trace"), "--json"]) == 0
     tables = Tables(str(tmp_path / "tables"))
     operations(spark, str(tmp_path / "trace"), tables)
-    groups = spark.read.parquet(tables.path("gold", "operations_groups"))
+    groups = spark.read.parquet(tables.path("gold", "operations_topics"))
     nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
     trace = spark.read.parquet(str(tmp_path / "trace"))
     assert groups.agg({"deliveries": "sum"}).first()[0] == trace.filter("kind = 'message_delivered'").count()
     assert nodes.agg({"datagrams_lost": "sum"}).first()[0] == trace.filter("kind = 'frame_dropped'").count() > 0
     assert nodes.agg({"repairs": "sum"}).first()[0] > 0
+    assert nodes.filter("repair_share > 0 and repair_share < 1").count() > 0
     assert groups.filter("latency_us_p50 > latency_us_p99 or latency_us_p50 <= 0").count() == 0
+    assert groups.filter("topic like 'group %'").count() == groups.count()
+
+
+def test_operations_tells_how_long_a_round_of_a_simulated_ring_takes(spark, tmp_path):
+    scenario = Path(__file__).parents[1] / "scenario/qsm_lost_frame_is_repaired_in_the_ring.toml"
+    assert main(["sim", "run", str(scenario), "--trace", str(tmp_path / "trace"), "--json"]) == 0
+    tables = Tables(str(tmp_path / "tables"))
+    operations(spark, str(tmp_path / "trace"), tables)
+    nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
+    assert nodes.filter("ring_ms > 0 and ring_ms < 10000").count() > 0
+
+
+def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path):
+    async def talk() -> None:
+        connecting = partial(
+            vivum.connect, f"operations-{os.getpid()}", trace=tmp_path / "trace", loss=0.1, timeout_s=60
+        )
+        async with connecting() as sender, connecting() as receiver:
+            topic = await sender.enter("/swx/NESN", bytes, own=False)
+            await receiver.enter("/swx/NESN", bytes)
+            await topic.wait_for_members(2)
+            for _ in range(200):
+                await topic.send(bytes(1000))
+                await asyncio.sleep(0.002)
+            await topic.flush()
+
+    asyncio.run(asyncio.wait_for(talk(), 120))
+    tables = Tables(str(tmp_path / "tables"))
+    operations(spark, str(tmp_path / "trace"), tables)
+    topics = spark.read.parquet(tables.path("gold", "operations_topics"))
+    assert [row.topic for row in topics.select("topic").distinct().collect()] == ["/swx/NESN"]
+    assert topics.agg({"deliveries": "sum"}).first()[0] == 400
+    # Before it has a number a node may refuse frames, as node 0.
+    nodes = spark.read.parquet(tables.path("gold", "operations_nodes")).filter("node > 0")
+    told = nodes.groupBy("node").sum().collect()
+    assert len(told) == 2
+    assert all(row["sum(datagrams)"] > 0 and row["sum(datagrams_lost)"] > 0 for row in told)
+    assert sum(row["sum(repairs)"] for row in told) > 0
+    assert sum(row["sum(repair_bytes)"] for row in told) > 0
+    assert any(row["sum(ring_ms)"] is not None and row["sum(ring_ms)"] > 0 for row in told)
 
 
 def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
@@ -211,6 +277,8 @@ def test_a_damaged_segment_stops_bronze_in_one_sentence_and_leaves_no_row(spark,
     ("words", "told"),
     [
         (["run", "bronze"], "bronze needs a log; give --log DIR"),
+        (["run", "silver", "--watermark", "soon"], "'soon' is not a duration; write a number and a unit"),
+        (["run", "silver", "--watermark", "9999999min"], "must be a year at most"),
         (["run", "operations"], "operations needs traces"),
         (["run", "market", "--publish-alerts"], "--publish-alerts needs the job surveillance or gold"),
         (["run", "bronze", "--log", "/nowhere"], "cannot read the log /nowhere: No such file or directory"),

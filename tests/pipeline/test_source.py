@@ -7,13 +7,15 @@ import msgspec
 import pytest
 from pyspark.errors import PySparkException
 
+import vivum
 from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
+from vivum.live.keys import with_keys, without_keys
 from vivum.pipeline.options import read_options
 from vivum.pipeline.source import VivumReader, VivumSource
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
-from vivum.storage.segment_log import SegmentLog
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +46,20 @@ def test_columns_can_be_chosen(spark, quotes):
     chosen = load(spark, quotes, columns="topic,payload")
     assert chosen.columns == ["topic", "payload"]
     assert chosen.count() == 60
+
+
+def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):
+    plain, value = [b"\0x", b"\1"], msgspec.msgpack.encode(Quote("ROG", 1.0, 2.0))
+    with SegmentLog(tmp_path) as log:
+        log.declare_all([TopicDeclaration("/keyed", Quote, vivum.KEYED.value, is_headed=True)])
+        headed = [*with_keys(bytes(16), 0, 0, [value, b"", value]), *without_keys([value])]
+        log.append([RecordedRun("/plain", 1, 1, 0, 1, 0, 0, plain), RecordedRun("/keyed", 1, 1, 0, 1, 0, 0, headed)])
+    rows = load(spark, tmp_path).orderBy("offset").collect()
+    assert [bytes(row.payload) for row in rows] == [*plain, value, b"", value, value]
+    typed = load(spark, tmp_path, topics="/keyed", typed="true").orderBy("offset").collect()
+    assert [(row.value is None, row.refused is None) for row in typed] == [
+        (False, True), (True, False), (False, True), (False, True),
+    ]  # fmt: skip
 
 
 def test_rows_begin_at_an_offset_or_a_time(spark, quotes):

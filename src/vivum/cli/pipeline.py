@@ -28,6 +28,7 @@ from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.jobs.silver import silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
+from vivum.pipeline.jobs.watermarks import WATERMARK_DELAY, delay_ms
 from vivum.pipeline.options import read_options
 
 app = command_group("Make bronze, silver and gold tables from recorded logs, on Spark.")
@@ -58,6 +59,9 @@ def run_jobs(
     tables: Annotated[Path, typer.Option(help="The folder of all tables.")] = Path("out/tables"),
     log: Annotated[Path | None, typer.Option(help="The recorded log, for bronze.")] = None,
     topics: Annotated[str, typer.Option(help="Which topics bronze takes.")] = "/**",
+    watermark: Annotated[
+        str, typer.Option(help="How far rows may come out of order before silver flags them as late, as in '60s'.")
+    ] = WATERMARK_DELAY,
     trace: Annotated[Path | None, typer.Option(help="The folder of traces, for operations.")] = None,
     sweeps: Annotated[Path, typer.Option(help="The folder of results of `vivum sweep`, for figures.")] = Path(
         "out/sweeps"
@@ -94,7 +98,8 @@ def run_jobs(
                 raise UsageError(f"{sweeps}: no such folder; run `vivum sweep` first, or give --sweeps DIR")
             steps["figures"] = lambda spark: figures(spark, sweeps, folder, experiments)
         elif job is JobName.SILVER:
-            steps["silver"] = lambda spark: silver(spark, folder)
+            delay_ms(watermark)
+            steps["silver"] = lambda spark: silver(spark, folder, watermark)
         if job in (JobName.GOLD, JobName.MARKET):
             steps["market"] = lambda spark: market(spark, folder)
         if job in (JobName.GOLD, JobName.SURVEILLANCE):

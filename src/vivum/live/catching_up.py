@@ -30,6 +30,7 @@ from vivum.live.back_copies import FROM_THE_BEGINNING, BackCopies, BackRun, Repl
 from vivum.live.failures import MissedMessages, NoRecorderError
 from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox, estimated_bytes
+from vivum.live.keys import SeenKeys
 from vivum.live.seat import Listener, Seat
 
 if TYPE_CHECKING:
@@ -74,12 +75,16 @@ class CatchingUp:
     wants_own = True
     """Own messages too are in the back copies, and must meet those that come live."""
 
+    wants_heads = True
+    """The key of a message may be in a back copy and come again live, from another sender."""
+
     def __init__(self, node: "NodeHandle", seat: Seat, inbox: Inbox, start: ReplayStart) -> None:
-        if seat.guarantee is not Guarantee.RELIABLE:
+        if seat.guarantee is Guarantee.BEST_EFFORT:
             raise UsageError(
                 f"topic {seat.name} has the guarantee {seat.guarantee.value!r}; replay= needs 'reliable', whose "
                 "messages are numbered without a gap"
             )
+        self._keys = SeenKeys() if seat.seen is not None else None
         self.is_live = False
         self.sink: Listener = inbox
         self._node = node
@@ -229,7 +234,8 @@ class CatchingUp:
         if stop <= expected:
             return
         self._next[delivery.sender] = stop
-        if first > expected and not self._has_given_up:
+        # In a keyed topic what came again is left out, here and by the recorder, so there numbers have holes.
+        if first > expected and not self._has_given_up and self._keys is None:
             text = f"messages {expected} to {first - 1} of node {delivery.sender} in {self._seat.name}"
             self._tell_missing(f"{text} are in no back copy", first - expected)
         if first < expected:
@@ -247,8 +253,17 @@ class CatchingUp:
             del self._next[delivery.sender]
 
     def _give(self, delivery: Delivery) -> None:
+        runs = (delivery,) if self._keys is None else self._once(self._keys, delivery)
         if self.sink.wants_own or delivery.sender != self._node.member:
-            self.sink.put(delivery)
+            for run in runs:
+                self.sink.put(run)
+
+    def _once(self, keys: SeenKeys, delivery: Delivery) -> tuple[Delivery, ...]:
+        before = keys.repeated
+        runs = tuple(keys.runs_of(delivery))
+        if self._seat.seen is not None:
+            self._seat.seen.repeated += keys.repeated - before
+        return runs
 
     def _go_live(self) -> None:
         """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""

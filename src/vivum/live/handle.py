@@ -66,6 +66,8 @@ class NodeHandle:
         self._trace = trace
         self._replay_line: ReplayLine | None = None
         self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled, trace)
+        if trace is not None:
+            trace.watch(self._host)
         self._browser = Browser(self._host, self._loop)
         reporter = Reporter(self, self._host.parts.counters)
         self._host.parts.surveyor.report = reporter.report_load
@@ -264,8 +266,8 @@ class NodeHandle:
         shared = schema if record.schema == schema else record.schema
         seat = Seat(self._host, record.name, GroupId(record.group), shared, guarantee)
         self._seats[record.name] = self._by_group[seat.group] = seat
-        if self._trace is not None and guarantee is Guarantee.BEST_EFFORT:
-            self._trace.leave_out(seat.group)
+        if self._trace is not None:
+            self._trace.on_topic(self._host.now_ns, seat.name, seat.group, guarantee)
 
     async def join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
@@ -416,6 +418,9 @@ class NodeHandle:
         entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.value, seat.group) for seat in held]
         self._host.submit_all(move_seats(self._seats, await self._browser.enter(entries)))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
+        if self._trace is not None:
+            for seat in held:
+                self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
         self._look_at_seats(self._entering)
 
     def _start(self, work: Callable[[], Any]) -> None:

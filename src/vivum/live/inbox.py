@@ -31,6 +31,7 @@ def estimated_bytes(delivery: Delivery) -> int:
 class Inbox:
     """A bounded queue of deliveries with one reader."""
 
+    wants_heads = False
     __slots__ = (
         "_drops_oldest",
         "_items",

@@ -7,7 +7,8 @@ A query publishes its batches in order and begins one only when the one before i
 query, the number of its last batch and the positions that it has of it, which are a few ranges: a lower batch is known
 as a whole. Pure: knows neither sockets nor time.
 
-In such a topic a payload begins with a byte: 0, no key; 1, a key follows. Other topics have none of that.
+In such a topic a payload begins with a head: a byte 0, no key; or a byte 1 and the key. Other topics have none of that.
+Readers get payloads without it; who keeps messages to send them again keeps it.
 """
 
 from collections import OrderedDict
@@ -21,7 +22,10 @@ from vivum.core.ranges import RangeSet
 
 QUERY_BYTES = 16
 _HEAD = Struct(f">B{QUERY_BYTES}sQQ")
-_PLAIN = b"\0"
+HEAD_BYTES = _HEAD.size
+PLAIN_HEAD = b"\0"
+"""The head of a message that has no key."""
+
 _KEYED = 1
 
 QUERIES_MAX = 1024
@@ -33,13 +37,20 @@ RANGES_MAX = 4096
 
 def without_keys(payloads: Sequence[bytes]) -> list[bytes]:
     """Mark payloads that have no key."""
-    return [_PLAIN + payload for payload in payloads]
+    return [PLAIN_HEAD + payload for payload in payloads]
 
 
 def with_keys(query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> list[bytes]:
     """Give payloads the keys (query, batch, first), (query, batch, first + 1) and so on."""
     pack = _HEAD.pack
     return [pack(_KEYED, query, batch, position) + payload for position, payload in enumerate(payloads, first)]
+
+
+def bare_run(run: Delivery) -> Delivery:
+    """Take the heads off a run of messages that all have one."""
+    return msgspec.structs.replace(
+        run, payloads=[each[1:] if each[:1] == PLAIN_HEAD else each[HEAD_BYTES:] for each in run.payloads]
+    )
 
 
 class SeenKeys:
@@ -73,27 +84,29 @@ class SeenKeys:
 
     def runs_of(self, delivery: Delivery) -> Iterator[Delivery]:
         """Take the heads off a run of messages, and leave out what came before: runs without a hole."""
+        return map(bare_run, self.new_runs(delivery))
+
+    def new_runs(self, delivery: Delivery) -> Iterator[Delivery]:
+        """Leave out of a run of messages what came before: runs without a hole, with their heads."""
         run: list[bytes] = []
         first = delivery.first_sequence
         for sequence, payload in enumerate(delivery.payloads, delivery.first_sequence):
-            bare = self._bare(payload)
-            if bare is None:
+            if self._is_left_out(payload):
                 if run:
                     yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run)
                 run, first = [], sequence + 1
             else:
-                run.append(bare)
+                run.append(payload)
         if run:
             yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run)
 
-    def _bare(self, payload: bytes) -> bytes | None:
-        if payload[:1] == _PLAIN:
-            return payload[1:]
-        if len(payload) < _HEAD.size or payload[0] != _KEYED:
+    def _is_left_out(self, payload: bytes) -> bool:
+        if payload[:1] == PLAIN_HEAD:
+            return False
+        if len(payload) < HEAD_BYTES or payload[0] != _KEYED:
             self.malformed += 1
-            return None
+            return True
         _, query, batch, position = _HEAD.unpack_from(payload)
-        if not self.is_new(query, batch, position):
-            self.repeated += 1
-            return None
-        return payload[_HEAD.size :]
+        is_new = self.is_new(query, batch, position)
+        self.repeated += not is_new
+        return not is_new

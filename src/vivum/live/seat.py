@@ -17,7 +17,7 @@ from vivum.core.machine import Command, Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
-from vivum.live.keys import SeenKeys, with_keys, without_keys
+from vivum.live.keys import SeenKeys, bare_run, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
@@ -35,6 +35,10 @@ class Listener(Protocol):
     @property
     def wants_own(self) -> bool:
         """Also what this node sent itself."""
+
+    @property
+    def wants_heads(self) -> bool:
+        """Messages of a keyed topic with their heads, in which the keys are."""
 
     def put(self, delivery: Delivery) -> None:
         """Take a run of messages."""
@@ -133,6 +137,11 @@ class Seat:
         assert self.seen is not None, self.name
         return self._send(with_keys(query, batch, first, payloads))
 
+    def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
+        """As `send`, for messages that have their heads already. The topic must be `KEYED`."""
+        assert self.seen is not None, self.name
+        return self._send(payloads)
+
     async def _send(self, payloads: Sequence[bytes]) -> None:
         if self._waiting or not self._submit(payloads):
             self._waiting += 1
@@ -201,10 +210,11 @@ class Seat:
                 if not is_own or listener.wants_own:
                     listener.put(delivery)
             return
-        runs = tuple(self.seen.runs_of(delivery))
+        headed = tuple(self.seen.new_runs(delivery))
+        runs = tuple(map(bare_run, headed))
         for listener in self.listeners:
             if not is_own or listener.wants_own:
-                for run in runs:
+                for run in headed if listener.wants_heads else runs:
                     listener.put(run)
 
     def interrupt(self, told: MissedMessages) -> None:

@@ -57,6 +57,7 @@ class TopicStatistics:
 class _Callback:
     """Calls back for what is delivered, and for what is missing."""
 
+    wants_heads = False
     __slots__ = ("interrupt", "put", "wants_own")
 
     def __init__(

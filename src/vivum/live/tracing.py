@@ -2,17 +2,22 @@
 
 Writing costs some microseconds for each message: for runs that are to be judged. A thread writes the files. At most
 `FILES_WAITING_MAX` of them wait for it; then the node waits too, since a trace with a hole is of no use. Records of
-topics that promise nothing (best effort) are left out: there is nothing to judge.
+topics that promise nothing (best effort) are left out: there is nothing to judge. Beside what is judged it has the names
+of topics, and what the node sent in each second: for `vivum pipeline run operations`.
 """
 
+import asyncio
 import re
 from contextlib import suppress
+from operator import sub
 from pathlib import Path
 from queue import Queue
 from threading import Thread
 
 from vivum.core.ids import GroupId, Member
-from vivum.observe.trace import NodeStarted, NodeStopped, TraceRecord
+from vivum.live.guarantees import Guarantee
+from vivum.observe.trace import GroupNamed, NodeMeasured, NodeStarted, NodeStopped, TraceRecord
+from vivum.runtime.member_host import MemberHost
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter
 
@@ -21,6 +26,9 @@ ROWS_PER_FILE = 32_768
 
 FILES_WAITING_MAX = 4
 """Files whose records wait for the disk, some 8 MB each."""
+
+MEASURE_S = 1.0
+"""How often a node tells what it sent: a fraction of the minutes that it is summed up by."""
 
 PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "virtual_synchrony")
 """What every reliable topic promises, as the audit names it."""
@@ -38,6 +46,9 @@ class NodeTrace:
         self._held: list[TraceRecord] = []
         self._full: Queue[list[TraceRecord] | None] = Queue(FILES_WAITING_MAX)
         self._is_closed = False
+        self._host: MemberHost | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._measured = (0, 0, 0, 0, 0)
         self._thread = Thread(target=self._write_on, name="trace", daemon=True)
         self._thread.start()
 
@@ -60,6 +71,40 @@ class NodeTrace:
         """Do not write what concerns a group."""
         self._unjudged.add(group)
 
+    def on_topic(self, now_ns: int, name: str, group: GroupId, guarantee: Guarantee) -> None:
+        """A topic has this group now."""
+        if guarantee is Guarantee.BEST_EFFORT:
+            self.leave_out(group)
+        elif self._life is not None:
+            self(GroupNamed(now_ns, *self._life, group, name))
+
+    def watch(self, host: MemberHost) -> None:
+        """Tell every second what a node sent, until it is closed."""
+        self._host = host
+        self._timer = asyncio.get_running_loop().call_later(MEASURE_S, self._measure_again)
+
+    def _measure_again(self) -> None:
+        self._measure()
+        self._timer = asyncio.get_running_loop().call_later(MEASURE_S, self._measure_again)
+
+    def _measure(self) -> None:
+        host, life = self._host, self._life
+        if host is None or life is None:
+            return
+        counters = host.parts.counters
+        now = (
+            counters.datagrams_sent,
+            counters.bytes_sent,
+            counters.repairs_sent,
+            counters.repair_bytes_sent,
+            host.lost_on_purpose,
+        )
+        before, self._measured = self._measured, now
+        datagrams, size, repairs, repair_bytes, lost = map(sub, now, before)
+        rings = (each for region in host.parts.qsm.regions.values() for each in region.rings if each.is_leader)
+        ring_ns = max((each.round_trip_ns for each in rings), default=0)
+        self(NodeMeasured(host.now_ns, *life, datagrams, size, repairs, repair_bytes, lost, ring_ns))
+
     def on_life(self, now_ns: int, life: Member) -> None:
         """The process has its first life; the client of the membership tells of later ones."""
         if self._life is None:
@@ -68,6 +113,9 @@ class NodeTrace:
 
     def close(self, now_ns: int) -> None:
         """Write the rest. Raises `StorageError` if that fails or something is missing. May be called again."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._measure()
         life, self._life = self._life, None
         if life is not None:
             self(NodeStopped(now_ns, *life, "closed"))

@@ -55,6 +55,7 @@ class Counters:
     acks_received: int = _counter("control frames", "Such reports by others")
     heartbeats_sent: int = _counter("control frames", "Announcements of the highest sequence while idle")
     repairs_sent: int = _counter("frames", "Frames sent again because somebody asked")
+    repair_bytes_sent: int = _counter("bytes", "Bytes of those, for each place that they were sent to")
     repairs_received: int = _counter("frames", "Such frames that filled a gap here")
     repairs_wasted: int = _counter("frames", "Such frames that were not needed any more when they came")
     members_dropped: int = _counter("members", "Members that stayed silent too long and are no longer waited for")

@@ -48,6 +48,13 @@ class GroupJoined(Record, frozen=True, gc=False, tag="group_joined"):
     group: int
 
 
+class GroupNamed(Record, frozen=True, gc=False, tag="group_named"):
+    """The group is that of the topic of this name, as the node knows it from now on. Simulated groups have none."""
+
+    group: int
+    topic: str
+
+
 class GroupLeft(Record, frozen=True, gc=False, tag="group_left"):
     """The node takes no messages of the group any more."""
 
@@ -145,11 +152,24 @@ class QueueMeasured(Record, frozen=True, gc=False, tag="queue_measured"):
     unit: str
 
 
+class NodeMeasured(Record, frozen=True, gc=False, tag="node_measured"):
+    """What a live node sent since the record of this kind before, and lost on its way in on purpose. `ring_ns` is the
+    last round of the slowest ring that it leads, 0 if it leads none. Simulated nodes tell of each datagram instead."""
+
+    datagrams: int
+    datagram_bytes: int
+    repairs: int
+    repair_bytes: int
+    datagrams_lost: int
+    ring_ns: int
+
+
 TraceRecord = (
     NodeStarted
     | NodeStopped
     | FaultInjected
     | GroupJoined
+    | GroupNamed
     | GroupLeft
     | ViewInstalled
     | MessageSent
@@ -161,6 +181,7 @@ TraceRecord = (
     | FrameReceived
     | FrameDropped
     | QueueMeasured
+    | NodeMeasured
 )
 """The one list of records."""
 

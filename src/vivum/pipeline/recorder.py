@@ -21,6 +21,7 @@ from vivum.live.back_copies import OWN_TOPICS
 from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
+from vivum.live.keys import bare_run
 from vivum.live.seat import Seat
 from vivum.pipeline.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.serving import BackCopyServer
@@ -44,6 +45,7 @@ class Recorder:
     """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
 
     wants_own = True
+    wants_heads = True
 
     def __init__(
         self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog, held_bytes_max: int = HELD_BYTES_MAX
@@ -62,6 +64,9 @@ class Recorder:
         self._new: list[TopicRecord] = []
         self._seats: list[Seat] = []
         self._keyed: set[str] = set()
+        self._bare: set[str] = set()
+        """Keyed topics that this log has without keys, since an older Vivum began it: it goes on so."""
+
         self._not_seen_as_gaps = 0
         self._delivered_runs = 0
         self._written_runs = 0
@@ -71,7 +76,7 @@ class Recorder:
     async def run(self) -> None:
         """Record. What was delivered when this is cancelled is still written."""
         watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
-        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle)
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle, self._bare)
         entering = asyncio.create_task(self._enter_new())
         serving = asyncio.create_task(server.run())
         writing = asyncio.create_task(asyncio.to_thread(self._writer.run))
@@ -112,9 +117,17 @@ class Recorder:
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
                 description = type_of_schema(schema)
-                if Guarantee(guarantee) is Guarantee.KEYED:
+                is_keyed = Guarantee(guarantee) is Guarantee.KEYED
+                if is_keyed:
                     self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
-                self._writer.declare([TopicDeclaration(name, description, guarantee) for name in names])
+                    known = self._log.types
+                    self._bare.update(each for each in names if each in known.guarantees and each not in known.headed)
+                self._writer.declare(
+                    [
+                        TopicDeclaration(name, description, guarantee, is_keyed and name not in self._bare)
+                        for name in names
+                    ]
+                )
                 seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
                 for seat in seats:
                     seat.holders += 1
@@ -124,8 +137,11 @@ class Recorder:
 
     def put(self, delivery: Delivery) -> None:
         """Keep a run of messages until it is written."""
+        name = self._node.name_of(delivery.group)
+        if name in self._bare:
+            delivery = bare_run(delivery)
         run = RecordedRun(
-            self._node.name_of(delivery.group),
+            name,
             delivery.sender.node,
             delivery.sender.incarnation,
             delivery.first_sequence,

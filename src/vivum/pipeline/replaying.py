@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
@@ -29,7 +29,8 @@ async def replay(
     """Send every message of these topics again, in the log's order; return how many. `speed` None: without pauses.
 
     The sender and the numbers are new: this node's. Topics promise what they did when they were recorded (reliable,
-    where an old log does not tell); messages of keyed topics have no keys. Waits for `wait_for` other members of each.
+    where an old log does not tell). Messages of keyed topics have the keys that they had: who had one does not see it
+    again. Waits for `wait_for` other members of each.
     """
     types = TopicTypes.read(log.directory)
     seats: dict[str, Seat] = {}
@@ -43,7 +44,7 @@ async def replay(
         await node.join_seats(list(seats.values()))
         while any(len(seat.view.members) <= wait_for for seat in seats.values() if seat.view is not None):
             await asyncio.sleep(0.02)
-        return await _send_all(log, seats, speed, progress)
+        return await _send_all(log, seats, types.headed, speed, progress)
     finally:
         for seat in seats.values():
             seat.holders -= 1
@@ -51,7 +52,11 @@ async def replay(
 
 
 async def _send_all(
-    log: LogReader, seats: dict[str, Seat], speed: float | None, progress: Callable[[int], None] | None
+    log: LogReader,
+    seats: dict[str, Seat],
+    headed: Collection[str],
+    speed: float | None,
+    progress: Callable[[int], None] | None,
 ) -> int:
     sent = 0
     first_ns: int | None = None
@@ -65,7 +70,8 @@ async def _send_all(
                 ahead_ns = (delivered_ns - first_ns) / speed - (time.monotonic_ns() - began_ns)
                 if ahead_ns > 0:
                     await asyncio.sleep(ahead_ns / SECOND)
-            await seats[name].send(payloads)
+            seat = seats[name]
+            await (seat.send_headed(payloads) if name in headed else seat.send(payloads))
             sent += len(payloads)
         if progress is not None:
             progress(sent)

@@ -28,6 +28,7 @@ from vivum.live.back_copies import (
     joiner_of,
 )
 from vivum.live.handle import NodeHandle
+from vivum.live.keys import without_keys
 from vivum.live.topic import Topic
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
@@ -56,16 +57,19 @@ class BackCopyServer:
         topics: Collection[str],
         tips: Mapping[str, Mapping[Member, int]],
         settle: Callable[[], Awaitable[None]],
+        bare: Collection[str] = (),
     ) -> None:
         """Prepare. `topics` are recorded; `tips` tell for each of them how far the log goes for each sender.
 
-        `settle` waits until all that was delivered to the recorder is in its log.
+        `settle` waits until all that was delivered to the recorder is in its log. `bare` are keyed topics that the log
+        has without heads.
         """
         self._node = node
         self._reader = LogReader(directory)
         self._topics = topics
         self._tips = tips
         self._settle = settle
+        self._bare = bare
         self._reading = asyncio.Lock()
         self._serving: dict[str, asyncio.Task[None]] = {}
 
@@ -128,6 +132,8 @@ class BackCopyServer:
                 )
         except StorageError as error:
             return BackCopies(REFUSED, want.request, want.topic, want.offset, text=str(error))
+        if want.topic in self._bare:
+            runs = [(*run[:5], without_keys(run[5])) for run in runs]
         return BackCopies(BACK, want.request, want.topic, offset, is_end=is_end, tips=reached, runs=runs)
 
 

@@ -21,6 +21,7 @@ MEMORY = "2g"
 """Memory of the driver, which on one machine does all the work."""
 
 _JAVA = {False: "-XX:+UseParallelGC", True: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"}
+_MASTER = re.compile(r"local$|local\[.+\]$|local-cluster\[.+\]$|spark://.+|yarn$|k8s://.+")
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -34,20 +35,27 @@ def session(
 ) -> "SparkSession":
     """Return a Spark session with `format("vivum")`, quiet logs, and this Python for its workers.
 
-    `master` is `local[*]` if not given. With `brief`, Java is told to start fast and to stay small: for a minute's work
-    on little data. A session that runs already is used, whatever it was made with. Raises
+    `master` is `local[*]` if not given, or what `spark-submit` was told. With `brief`, Java is told to start fast and
+    to stay small: for a minute's work on little data. A session that runs already is used, whatever it was made with. Raises
     `HostError` in one sentence where Java is missing, `UsageError` where PySpark is.
     """
     builder = _spark_session().builder.appName(name)
     if _spark_session().getActiveSession() is None:
         find_java()
-    where = master or "local[*]"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Then Java runs already, and the settings that it was started with count.
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    where = master or ("" if is_submitted else "local[*]")
+    if where and not _MASTER.match(where):
+        raise UsageError(
+            f"master {where!r} is none that Spark has; write local[*], local[2], spark://HOST:PORT, yarn or k8s://HOST"
+        )
+    if not is_submitted:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Hostnames of machines in containers often lead nowhere.
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     ours = {
-        "spark.master": where,
+        **({"spark.master": where} if where else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": memory,

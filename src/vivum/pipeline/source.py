@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.heads import without_heads
 from vivum.pipeline.options import LATEST, SourceOptions, read_options
 from vivum.pipeline.sink import VivumStreamWriter, VivumWriter
 from vivum.pipeline.sink_options import read_sink_options
@@ -27,6 +28,7 @@ from vivum.pipeline.typed import PayloadDecoder, spark_struct
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_files import SegmentFile
 from vivum.storage.segment_reader import LogReader, read_segment
+from vivum.storage.topic_types import TopicTypes
 
 PARTITION_BYTES_MIN = 8 * 1024 * 1024
 """Less is not worth a task of its own: starting one takes as long as reading this."""
@@ -180,8 +182,14 @@ class _Reading:
             decoder = PayloadDecoder(self.options.message_type, value_type.field("value").type)
         held: list[Any] = []
         rows = 0
-        for batch in chain.from_iterable(map(_read_span, partition.spans)):
-            chosen = self._chosen(batch)
+        headed: dict[Path, set[str]] = {}
+        for span in partition.spans:
+            # Read here and now: topics may have come since the query began.
+            directory = Path(span.path).parent
+            if directory not in headed:
+                headed[directory] = TopicTypes.read(directory).headed
+        for directory, batch in chain.from_iterable(map(_read_span, partition.spans)):
+            chosen = without_heads(self._chosen(batch), headed[directory])
             if len(chosen) == 0:
                 continue
             held.append(_columns_of(chosen, schema, decoder))
@@ -360,8 +368,10 @@ def pack(spans: Iterable[Span]) -> list[Piece]:
     return [Piece(tuple(each)) for each in pieces]
 
 
-def _read_span(span: Span) -> Iterator[Any]:
-    return read_segment(SegmentFile(Path(span.path), span.segment_first), span.start, span.stop, span.at)
+def _read_span(span: Span) -> Iterator[tuple[Path, Any]]:
+    path = Path(span.path)
+    batches = read_segment(SegmentFile(path, span.segment_first), span.start, span.stop, span.at)
+    return ((path.parent, batch) for batch in batches)
 
 
 def _columns_of(batch: Any, schema: Any, decoder: PayloadDecoder | None) -> Any:

@@ -8,11 +8,13 @@ from vivum.observe.trace import (
     FrameSent,
     GroupJoined,
     GroupLeft,
+    GroupNamed,
     MessageDelivered,
     MessageSent,
     MessagesFailed,
     MessagesLost,
     MessagesStable,
+    NodeMeasured,
     NodeStarted,
     NodeStopped,
     QueueMeasured,
@@ -55,6 +57,10 @@ def _what(record: TraceRecord) -> str:
             return f"view      g{record.group} v{record.view}: {' '.join(record.members)}"
         case GroupJoined():
             return f"joins     g{record.group}"
+        case GroupNamed():
+            return f"named     g{record.group} {record.topic}"
+        case NodeMeasured():
+            return f"measured  {record.datagrams} datagrams sent, {record.repairs} repairs"
         case GroupLeft():
             return f"leaves    g{record.group}"
         case NodeStarted():

@@ -58,11 +58,12 @@ SEGMENT_AGE_NS = 600 * SECOND
 
 
 class TopicDeclaration(NamedTuple):
-    """What is known of a topic: its type, unless it is raw, and the name of what it promises."""
+    """What is known of a topic: its type unless it is raw, the name of what it promises, if payloads have heads."""
 
     topic: str
     message_type: Any = None
     guarantee: str | None = None
+    is_headed: bool = False
 
 
 class PreparedBatch(NamedTuple):
@@ -134,11 +135,11 @@ class SegmentLog:
         """Keep what is known of topics beside the log, all at once."""
         self._check_open()
         is_new = False
-        for topic, message_type, guarantee in declared:
+        for topic, message_type, guarantee, is_headed in declared:
             if message_type is not None:
                 is_new |= self.types.declare(topic, message_type)
             if guarantee is not None:
-                is_new |= self.types.promise(topic, guarantee)
+                is_new |= self.types.promise(topic, guarantee, is_headed)
         if is_new:
             try:
                 self.types.write(self.directory)

@@ -4,7 +4,7 @@ A type is told as plain data (`types.json`), not as code: who reads a log has ot
 readable years later. `describe_type` tells a msgspec struct; `struct_of` makes a struct of the same shape again.
 
 A topic whose type is unknown is listed as well, and read raw. So is what a topic promised, by name, for who sends its
-messages again; older logs do not tell it.
+messages again; older logs do not tell it. And whether its payloads begin with heads that are no part of the messages.
 """
 
 import json
@@ -137,10 +137,15 @@ class TopicTypes:
     """The types of a log's topics, and what each promised."""
 
     def __init__(
-        self, types: dict[str, TypeDescription | None] | None = None, guarantees: dict[str, str] | None = None
+        self,
+        types: dict[str, TypeDescription | None] | None = None,
+        guarantees: dict[str, str] | None = None,
+        headed: set[str] | None = None,
     ) -> None:
         self.types = types or {}
         self.guarantees = guarantees or {}
+        self.headed = headed or set()
+        """Topics whose payloads begin with a head, all of them."""
 
     @classmethod
     def read(cls, directory: Path) -> "TopicTypes":
@@ -153,6 +158,7 @@ class TopicTypes:
             return cls(
                 msgspec.convert(stored["topics"], dict[str, TypeDescription | None]),
                 msgspec.convert(stored.get("guarantees", {}), dict[str, str]),
+                msgspec.convert(stored.get("headed", []), set[str]),
             )
         except FileNotFoundError:
             return cls()
@@ -171,10 +177,13 @@ class TopicTypes:
         self.types[topic] = new
         return True
 
-    def promise(self, topic: str, guarantee: str) -> bool:
-        """Note what a topic promises; tell whether it was news."""
+    def promise(self, topic: str, guarantee: str, is_headed: bool = False) -> bool:
+        """Note what a topic promises, and whether its payloads have heads; tell whether it was news."""
         is_new = self.note([topic]) or self.guarantees.get(topic) != guarantee
         self.guarantees[topic] = guarantee
+        if is_headed and topic not in self.headed:
+            self.headed.add(topic)
+            is_new = True
         return is_new
 
     def note(self, topics: Iterable[str]) -> bool:
@@ -189,6 +198,7 @@ class TopicTypes:
             "format": FORMAT_OF_TYPES,
             "topics": msgspec.to_builtins(self.types),
             "guarantees": self.guarantees,
+            "headed": sorted(self.headed),
         }
         write_whole(directory / TYPES_FILE, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 

@@ -18,7 +18,9 @@ from vivum.observe.trace import (
     FrameReceived,
     FrameSent,
     GroupJoined,
+    GroupNamed,
     MessageDelivered,
+    NodeMeasured,
     TraceRecord,
 )
 from vivum.storage.errors import StorageError
@@ -47,6 +49,8 @@ def one_of_each() -> list[TraceRecord]:
         FrameSent(now, 1, 1, destination="#7", frame="data", bytes=1_000),
         FrameReceived(now, 2, 1, source="10.0.0.1:5", frame="data", bytes=1_000),
         FrameDropped(now, 3, 1, source="10.0.0.1:5", frame="data", bytes=1_000, cause="loss"),
+        GroupNamed(now, 1, 1, group=1, topic="/swx/NESN"),
+        NodeMeasured(now, 1, 1, 5, 6_000, 1, 1_000, 2, 7_000),
     ]
 
 

@@ -1,1 +1,1 @@
-"""Jobs on Spark: bronze, silver and gold tables from recorded logs. Each module also runs with `spark-submit`."""
+"""Jobs on Spark: bronze, silver and gold tables from recorded logs. Each module is also a program (`program.py`)."""

@@ -5,7 +5,7 @@ added to `gold/new_alerts`, which only grows. A stream with a checkpoint goes fr
 is killed at any point neither loses an alert nor publishes it twice. An alert is the same if pattern, symbol, who
 and beginning are: it is published when it is first seen, and not again when it goes on.
 
-    spark-submit -m vivum.pipeline.jobs.alerts TABLES DOMAIN
+    spark-submit alerts.py --tables DIR [--domain NAME]
 """
 
 import os
@@ -13,11 +13,14 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.live.connecting import LOOPBACK
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, SurveillanceAlert
 from vivum.pipeline.typed import spark_struct
@@ -68,6 +71,15 @@ def _add_new(spark: SparkSession, tables: Tables, log: Path) -> None:
     shutil.rmtree(making)
 
 
+def _run(spark: SparkSession, given: Any) -> dict[str, int]:
+    told = {"domain": given.domain, "interface": given.interface, "seeds": given.seeds}
+    return publish_alerts(spark, Tables(given.tables), told)
+
+
 if __name__ == "__main__":
-    with spark_job("vivum alerts", None) as _spark:
-        sys.stdout.write(f"{publish_alerts(_spark, Tables(sys.argv[1]), {'domain': sys.argv[2]})}\n")
+    _joining = [
+        ProgramOption("domain", "the domain", "default"),
+        ProgramOption("interface", "the address of a network interface", LOOPBACK),
+        ProgramOption("seeds", "where to ask for the domain, separated by commas", ""),
+    ]
+    sys.exit(run_program("alerts", _run, TABLES, *_joining))

@@ -3,7 +3,7 @@
 Incremental and idempotent: Spark's checkpoint tells how far it is, and the file sink's own list tells which files
 count, so a run that was killed leaves no row twice.
 
-    spark-submit -m vivum.pipeline.jobs.bronze LOG TABLES
+    spark-submit bronze.py --log DIR --tables DIR
 """
 
 import shutil
@@ -13,9 +13,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.options import read_options
+from vivum.storage.topic_names import EVERY_TOPIC
 from vivum.storage.topic_types import TYPES_FILE
 
 ROWS_PER_STEP = 5_000_000
@@ -45,5 +47,11 @@ def bronze(spark: SparkSession, log: str, tables: Tables, topics: str = "/**") -
 
 
 if __name__ == "__main__":
-    with spark_job("vivum bronze", None) as _spark:
-        sys.stdout.write(f"{bronze(_spark, sys.argv[1], Tables(sys.argv[2]))}\n")
+    _log = ProgramOption("log", "the folder that `vivum record` wrote")
+    _topics = ProgramOption("topics", "which topics", EVERY_TOPIC)
+    sys.exit(
+        run_program(
+            "bronze", lambda spark, given: bronze(spark, given.log, Tables(given.tables), given.topics), _log, TABLES,
+            _topics,
+        )
+    )  # fmt: skip

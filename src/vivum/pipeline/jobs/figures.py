@@ -6,7 +6,7 @@ seeds, the least and the most. `gold/experiment_points` has a row for each point
 `rate_relative` where the experiment has a baseline. Results that are of no use (of a point that is not described any
 more, or with axes that cannot be read) go to `gold/quarantine/experiment_points`, with the reason.
 
-    spark-submit -m vivum.pipeline.jobs.figures SWEEPS TABLES [EXPERIMENTS]
+    spark-submit figures.py --sweeps DIR --tables DIR [--experiments DIR]
 """
 
 import json
@@ -18,7 +18,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.sweep import Sweep
 
@@ -169,7 +170,11 @@ def _write(spark: SparkSession, parts: list[DataFrame], path: str) -> int:
     return spark.read.parquet(path).count()
 
 
+def _run(spark: SparkSession, given: Any) -> dict[str, int]:
+    return figures(spark, Path(given.sweeps), Tables(given.tables), Path(given.experiments))
+
+
 if __name__ == "__main__":
-    with spark_job("vivum figures", None) as _spark:
-        _folder = Path(sys.argv[3]) if len(sys.argv) > 3 else Path("experiments")
-        sys.stdout.write(f"{figures(_spark, Path(sys.argv[1]), Tables(sys.argv[2]), _folder)}\n")
+    _sweeps_option = ProgramOption("sweeps", "the folder of results of `vivum sweep`")
+    _described = ProgramOption("experiments", "the folder of the descriptions", "experiments")
+    sys.exit(run_program("figures", _run, _sweeps_option, TABLES, _described))

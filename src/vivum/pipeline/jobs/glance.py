@@ -36,11 +36,12 @@ class Glance:
     def _rows(self, kind: str) -> DataFrame:
         """Read messages of one type, each once, with their fields as columns."""
         source = self._spark.read.format("vivum").options(topics=self._topics[kind], typed="true").load(self._log)
-        event_time = F.timestamp_micros(F.expr("sent_ns div 1000")).alias("event_time")
+        # Nothing is late where all is read anew.
+        times = [F.timestamp_micros(F.expr("sent_ns div 1000")).alias("event_time"), F.lit(False).alias("is_late")]
         rows = (
             source.filter("refused is null")
             .dropDuplicates(list(MESSAGE_KEY))
-            .select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", event_time, "value.*")
+            .select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", *times, "value.*")
             .persist()
         )
         self._kept.append(rows)

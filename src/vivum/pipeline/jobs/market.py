@@ -3,7 +3,10 @@
 Prices are those of trades; where a feed has only quotes, the middle between bid and ask. Inside a window, first and
 last are by the exchange's global order if the topic has one (`position`), else by the time of sending.
 
-    spark-submit -m vivum.pipeline.jobs.market TABLES
+A bar is final (`is_final`) when silver's watermark has passed the end of its window: only rows that come late change it
+then, and `late_events` tells how many of its events were. Until then it may be of a part of its window.
+
+    spark-submit market.py --tables DIR
 """
 
 import sys
@@ -13,9 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.program import TABLES, run_program
 from vivum.pipeline.jobs.quality import Checked
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
+from vivum.pipeline.jobs.watermarks import reached_watermark_ms
 
 WINDOWS = {"1s": "1 second", "1min": "1 minute"}
 
@@ -27,9 +32,13 @@ def in_order() -> Column:
     )
 
 
-def bars(prices: DataFrame, quotes: DataFrame | None) -> DataFrame:
-    """Make bars from rows with `symbol`, `price` and `size`, and spreads from quotes, for each width of window."""
+def bars(prices: DataFrame, quotes: DataFrame | None, watermark_ms: int = 0) -> DataFrame:
+    """Make bars from rows with `symbol`, `price` and `size`, and spreads from quotes, for each width of window.
+
+    `watermark_ms` is how far event time has come, in ms since 1970.
+    """
     made = []
+    passed = F.timestamp_millis(F.lit(watermark_ms))
     for name, width in WINDOWS.items():
         window = F.window("event_time", width)
         made_bars = (
@@ -42,6 +51,7 @@ def bars(prices: DataFrame, quotes: DataFrame | None) -> DataFrame:
                 F.max_by("price", "at").alias("close"),
                 F.sum("size").alias("volume"),
                 F.count("*").alias("events"),
+                F.count_if("is_late").alias("late_events"),
             )
         )
         if quotes is None:
@@ -49,8 +59,10 @@ def bars(prices: DataFrame, quotes: DataFrame | None) -> DataFrame:
         else:
             spreads = quotes.groupBy("symbol", window.alias("window")).agg(F.avg(F.expr("ask - bid")).alias("spread"))
             joined = made_bars.join(spreads, ["symbol", "window"], "left")
-        made.append(joined.select(F.lit(name).alias("width"), "symbol", F.col("window.start").alias("start"), "open",
-                                  "high", "low", "close", "volume", "events", "spread"))  # fmt: skip
+        made.append(joined.select(
+            F.lit(name).alias("width"), "symbol", F.col("window.start").alias("start"), "open", "high", "low", "close",
+            "volume", "events", "late_events", "spread", (F.col("window.end") <= passed).alias("is_final"),
+        ))  # fmt: skip
     return reduce(DataFrame.unionByName, made)
 
 
@@ -68,10 +80,13 @@ def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
         )
     check_writable(tables.folder)
     path = tables.path("gold", "bars")
-    bars(prices, quotes).repartition("width").write.mode("overwrite").partitionBy("width").parquet(path)
+    used = [name for name, rows in (("MarketQuote", quotes), ("MarketTrade", trades)) if rows is not None]
+    # A bar is made of both: it is final when both have come so far. One of which nothing came yet does not count.
+    reached = [reached_watermark_ms(tables.silver_checkpoint(name)) for name in used]
+    watermark_ms = min((each for each in reached if each), default=0)
+    bars(prices, quotes, watermark_ms).repartition("width").write.mode("overwrite").partitionBy("width").parquet(path)
     return {"bars": spark.read.parquet(path).count(), "quarantined": checked.write_quarantine()}
 
 
 if __name__ == "__main__":
-    with spark_job("vivum market", None) as _spark:
-        sys.stdout.write(f"{market(_spark, Tables(sys.argv[1]))}\n")
+    sys.exit(run_program("market", lambda spark, given: market(spark, Tables(given.tables)), TABLES))

@@ -58,7 +58,7 @@ class Checked:
         if not self._tables.there("silver", name):
             return None
         rows = self._spark.read.parquet(self._tables.path("silver", name)).select(
-            "topic", "sender", "incarnation", "sequence", "position", "sent_ns", "event_time", "value.*"
+            "topic", "sender", "incarnation", "sequence", "position", "sent_ns", "event_time", "is_late", "value.*"
         )
         judged = rows.withColumn("reason", reason(RULES[name]))
         self._refused[name] = judged.filter("reason is not null")

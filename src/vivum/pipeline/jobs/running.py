@@ -3,7 +3,7 @@
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +21,18 @@ _OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
 @contextmanager
 def spark_job(name: str, master: str | None, text: Any = None, **options: Any) -> "Iterator[SparkSession]":
     """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
-    if text is not None:
-        with text.status("starting Spark"):
-            spark = session(name, master=master, **options)
-    else:
-        spark = session(name, master=master, **options)
-    try:
-        yield spark
-    except VivumError:
-        raise
-    except Exception as error:
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
+    with ExitStack() as ending:
+        try:
+            with nullcontext() if text is None else text.status("starting Spark"):
+                spark = session(name, master=master, **options)
+            ending.callback(spark.stop)
+            yield spark
+        except VivumError:
             raise
-        raise spark_error(error) from error
-    finally:
-        spark.stop()
+        except Exception as error:
+            if not type(error).__module__.startswith(("pyspark", "py4j")):
+                raise
+            raise spark_error(error) from error
 
 
 def spark_error(error: Exception) -> VivumError:

@@ -1,15 +1,19 @@
-"""Silver: payloads decoded by their topic's type, each message once, with an event time.
+"""Silver: payloads decoded by their topic's type, each message once, with an event time and a watermark.
 
 One table for each type. A payload that is not of its type goes to the quarantine with the reason and is counted;
-nothing is dropped, however late it comes. A message that is recorded twice (by two recorders, say) is kept once: copies
-have the same event time, so they are looked for among the stored rows of the times that a batch has. Spark's own
-deduplication by a watermark would leave out what comes later than that without a word.
+nothing is dropped, however late it comes. A row whose event time the watermark had passed when it came is kept and
+flagged (`is_late`), and counted. So a row that is not late never changes a window that the watermark had passed.
 
-    spark-submit -m vivum.pipeline.jobs.silver TABLES
+A message that is recorded twice (by two recorders, say) is kept once: copies have the same event time, so they are
+looked for among the stored rows of the times that a batch has. Spark's own deduplication within a watermark would leave
+out what comes later than that without a word.
+
+    spark-submit silver.py --tables DIR [--watermark 60s]
 """
 
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +23,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from vivum.core.errors import UsageError
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import MESSAGE_KEY, RAW, Tables
+from vivum.pipeline.jobs.watermarks import WATERMARK_DELAY, batch_watermark_ms, delay_ms, reached_watermark_ms
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
 from vivum.storage.topic_types import TopicTypes, TypeDescription
 
 _ENVELOPE = [field for field in RAW if field.name != "payload"]
 
 
-def silver(spark: SparkSession, tables: Tables) -> dict[str, dict[str, int]]:
-    """Take what is new in bronze. Returns the rows of each type, and how many of them were refused."""
+def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK_DELAY) -> dict[str, dict[str, Any]]:
+    """Take what is new in bronze. `watermark` is the delay after which a row counts as late, as in '60s'.
+
+    Returns for each type the new rows, how many of them are late, how many more were refused, and the watermark now.
+    """
+    delay = delay_ms(watermark)
     if not tables.committed("bronze", "deliveries"):
         raise UsageError(f"{tables.folder} has no bronze table; run `vivum pipeline run bronze` first")
     check_writable(tables.folder)
@@ -37,26 +47,35 @@ def silver(spark: SparkSession, tables: Tables) -> dict[str, dict[str, int]]:
         if description is not None:
             known = by_type.setdefault(description.name, (description, []))
             known[1].append(topic)
-    return {name: _one_type(spark, tables, *found) for name, found in sorted(by_type.items())}
+    return {name: _one_type(spark, tables, *found, delay) for name, found in sorted(by_type.items())}
 
 
-def _one_type(spark: SparkSession, tables: Tables, description: TypeDescription, topics: list[str]) -> dict[str, int]:
+def _one_type(
+    spark: SparkSession, tables: Tables, description: TypeDescription, topics: list[str], delay: int
+) -> dict[str, Any]:
     raw = spark.readStream.schema(_bronze_schema()).parquet(tables.path("bronze", "deliveries"))
     decoded = decode(raw.filter(F.col("topic").isin(topics)), description)
-    counts = {"rows": 0, "refused": 0}
+    # By the recorder's clock at most: a sender whose clock is ahead must not make everybody else late.
+    clocked = F.least("event_time", F.timestamp_micros(F.expr("delivered_ns div 1000")))
+    decoded = decoded.withColumn("clocked", clocked).withWatermark("clocked", f"{delay} milliseconds")
+    checkpoint = tables.silver_checkpoint(description.name)
+    counts = {"rows": 0, "late": 0, "refused": 0}
     stored = [tables.path("silver", description.name), tables.path("silver", "quarantine", description.name)]
 
     def write(batch: DataFrame, number: int) -> None:
         batch.persist()
-        once = new_messages(batch, stored, number).persist()
+        passed = F.timestamp_millis(F.lit(batch_watermark_ms(checkpoint, number)))
+        once = new_messages(batch, stored, number).drop("clocked").withColumn("is_late", F.col("event_time") < passed)
+        once.persist()
         try:
             # A batch that is done again after a crash writes the same folder again.
             good, bad = once.filter("refused is null"), once.filter("refused is not null")
             _write(good.drop("refused", "payload"), stored[0], number)
-            refused = bad.count()
+            refused, late = bad.count(), good.filter("is_late").count()
             if refused:
                 _write(bad.drop("value").withColumnRenamed("refused", "reason"), stored[1], number)
             counts["rows"] += once.count() - refused
+            counts["late"] += late
             counts["refused"] += refused
         finally:
             once.unpersist()
@@ -64,12 +83,14 @@ def _one_type(spark: SparkSession, tables: Tables, description: TypeDescription,
 
     query = (
         decoded.writeStream.foreachBatch(write)
-        .option("checkpointLocation", tables.path("checkpoints", f"silver-{description.name}"))
+        .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    return counts
+    reached_ms = reached_watermark_ms(checkpoint)
+    reached = datetime.fromtimestamp(reached_ms / 1000, UTC).isoformat(timespec="milliseconds") if reached_ms else None
+    return counts | {"watermark": reached}
 
 
 def new_messages(batch: DataFrame, stored: list[str], number: int) -> DataFrame:
@@ -118,5 +139,7 @@ def decode(raw: DataFrame, description: TypeDescription) -> DataFrame:
 
 
 if __name__ == "__main__":
-    with spark_job("vivum silver", None) as _spark:
-        sys.stdout.write(f"{silver(_spark, Tables(sys.argv[1]))}\n")
+    _delay = ProgramOption("watermark", "how far rows may come out of order before they are late", WATERMARK_DELAY)
+    sys.exit(
+        run_program("silver", lambda spark, given: silver(spark, Tables(given.tables), given.watermark), TABLES, _delay)
+    )

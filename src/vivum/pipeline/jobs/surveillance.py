@@ -9,7 +9,7 @@ exchange that the commission archives for enforcement), over the one order in wh
 - `front_running`: the house of a firm enters an order at most `FRONT_RUNNING_S` before a large client order of the same
   firm, symbol and side.
 
-    spark-submit -m vivum.pipeline.jobs.surveillance TABLES
+    spark-submit surveillance.py --tables DIR
 """
 
 import sys
@@ -20,8 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.jobs.program import TABLES, run_program
 from vivum.pipeline.jobs.quality import Checked
-from vivum.pipeline.jobs.running import check_writable, spark_job
+from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 
 WASH_S = 60
@@ -159,5 +160,4 @@ def surveillance(spark: SparkSession, tables: Tables) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with spark_job("vivum surveillance", None) as _spark:
-        sys.stdout.write(f"{surveillance(_spark, Tables(sys.argv[1]))}\n")
+    sys.exit(run_program("surveillance", lambda spark, given: surveillance(spark, Tables(given.tables)), TABLES))

@@ -2,7 +2,7 @@
 
 bronze/deliveries      raw deliveries, by date and topic
 bronze/types.json      the types of the topics, from the log
-silver/<Type>          typed, each message once
+silver/<Type>          typed, each message once; `is_late` where the watermark had passed it
 silver/quarantine      payloads that are not of their type, with the reason
 gold/<name>            what people look at
 gold/quarantine        rows that make no sense to a gold job, with the reason
@@ -48,6 +48,10 @@ class Tables:
         """Tell whether a table exists."""
         folder = self.folder.joinpath(*names)
         return folder.is_dir() and any(folder.iterdir())
+
+    def silver_checkpoint(self, type_name: str) -> str:
+        """Return where the stream that makes a silver table notes how far it is."""
+        return self.path("checkpoints", f"silver-{type_name}")
 
     def committed(self, *names: str) -> bool:
         """Tell whether a stream has ever finished a batch into a table; a first batch that failed leaves its folder."""

@@ -164,6 +164,7 @@ class Sending:
         for data in frames:
             again = resend(data)
             self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
+            self._counters.repair_bytes_sent += len(again) * len(stream.destinations)
         self._counters.repairs_sent += len(frames)
 
     def _confirm(self, feed: Feed) -> None:

@@ -49,8 +49,10 @@ class Speaker:
         desk = region.desk
         for node, frame in desk.repairs:
             if node in endpoints:
-                self._sending.repairs.append(Datagram(endpoints[node], resend(frame.to_bytes()), Priority.REPAIR))
+                again = resend(frame.to_bytes())
+                self._sending.repairs.append(Datagram(endpoints[node], again, Priority.REPAIR))
                 self._counters.repairs_sent += 1
+                self._counters.repair_bytes_sent += len(again)
         desk.repairs.clear()
 
     def tell_progress(

@@ -426,6 +426,7 @@ class ReferenceMachine:
             for endpoint, data in self._repairs:
                 datagrams.append(Datagram(endpoint, resend(data), Priority.REPAIR))
             self.counters.repairs_sent += len(self._repairs)
+            self.counters.repair_bytes_sent += sum(len(data) for _, data in self._repairs)
             self._repairs.clear()
         if self._ready:
             self._make_data(datagrams, room_bytes)

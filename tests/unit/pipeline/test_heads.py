@@ -1,0 +1,28 @@
+"""Heads of keyed topics are taken off by columns, as one would one by one."""
+
+import random
+
+from vivum.live.keys import with_keys, without_keys
+from vivum.pipeline.heads import without_heads
+from vivum.storage.runs import RecordedRun, batch_of_runs
+
+
+def test_heads_come_off_the_topics_that_have_them_and_nothing_else_changes():
+    for seed in range(50):
+        chance = random.Random(seed)
+        runs, bare = [], []
+        for _ in range(chance.randrange(1, 6)):
+            payloads = [chance.randbytes(chance.choice([0, 1, 40])) for _ in range(chance.randrange(1, 5))]
+            bare += payloads
+            topic = chance.choice(["/keyed", "/other", "/plain"])
+            if topic != "/plain":
+                cut = chance.randrange(len(payloads) + 1)
+                payloads = [*with_keys(bytes(16), 1, 0, payloads[:cut]), *without_keys(payloads[cut:])]
+            runs.append(RecordedRun(topic, 1, 1, 0, 1, 0, 0, payloads))
+        batch = batch_of_runs(runs, 0)
+        begin = chance.randrange(len(batch))
+        rows = without_heads(batch.slice(begin), {"/keyed", "/other"})
+        rows.validate(full=True)
+        assert rows.column("payload").to_pylist() == bare[begin:]
+        assert rows.drop_columns(["payload"]) == batch.slice(begin).drop_columns(["payload"])
+        assert without_heads(batch, {"/elsewhere"}) is batch
