@@ -56,4 +56,5 @@ def _figures(outcome: Outcome, capacity: float) -> dict[str, Any]:
         "duplicated": outcome.total("duplicated"),
         "out_of_order": outcome.total("out_of_order"),
         "longest_pause_s": max(each["longest_pause_s"] for each in outcome.received),
+        "starved": round(outcome.starved, 2),
     }

@@ -48,10 +48,9 @@ def messages(output: Output) -> list[tuple[int, int, bytes, int, int]]:
 
 
 def state(stream: StreamReceiver, chain: Chain) -> tuple[object, ...]:
-    names = [
-        name for name in StreamReceiver.__slots__ if name not in ("window", "_placement", "_settings", "_counters")
-    ]
-    kept = {name: getattr(stream, name) for name in names if name not in ("held", "cache", "_asked", "_expected")}
+    shared = ("window", "_placement", "_settings", "_counters")
+    others = ("held", "cache", "_asked", "_expected", "_expected_before")
+    kept = {name: getattr(stream, name) for name in StreamReceiver.__slots__ if name not in shared + others}
     window = (stream.window.prefix, stream.window.stop, stream.window.held, tuple(stream.window.missing(99)))
     return kept, window, sorted(stream.held), sorted(stream.cache), chain.is_broken, chain._expected
 

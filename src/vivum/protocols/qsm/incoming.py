@@ -45,6 +45,7 @@ class StreamReceiver:
         "_delay_since_ns",
         "_delay_sum_ns",
         "_expected",
+        "_expected_before",
         "_expected_until_ns",
         "_heard_ns",
         "_highest",
@@ -144,7 +145,9 @@ class StreamReceiver:
         # Below this, frames that did not come at once were counted as lost.
         self._judged = 0
         self._asked = RangeSet()
+        # Frames that somebody has promised of late, and some time before.
         self._expected = RangeSet()
+        self._expected_before = RangeSet()
         self._expected_until_ns = 0
         self._stuck_at = 0
         self._stuck_ns = 0
@@ -299,13 +302,7 @@ class StreamReceiver:
         """
         served = self._asked.copy()
         served.difference_update(left)
-        if served:
-            if now_ns >= self._expected_until_ns:
-                self._expected.clear()
-            self._expected.update(served)
-            self._expected_until_ns = now_ns + self._settings.repair_wait_ns
-        elif now_ns >= self._expected_until_ns:
-            self._expected.clear()
+        self._expect(now_ns, served)
         wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
         known = self._seen_at_token
         if now_ns - self._heard_ns >= self._settings.rumour_ns:
@@ -317,6 +314,7 @@ class StreamReceiver:
             lost = sum(stop - max(start, self._judged) for start, stop in wanted.ranges() if stop > self._judged)
             self._judged = known
         wanted.difference_update(self._expected)
+        wanted.difference_update(self._expected_before)
         self._seen_at_token = self._highest
         if now_ns - self._rumour_ns >= self._settings.rumour_ns:
             self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
@@ -324,6 +322,19 @@ class StreamReceiver:
         # The lowest ones: they hold up what came behind them.
         self._asked = wanted.head(frames_max).lowest(ranges_max)
         return self._asked.copy(), lost
+
+    def _expect(self, now_ns: int, served: RangeSet) -> None:
+        """Wait for these repairs, between half of the time for it and all of it.
+
+        Those promised earlier are not waited for any longer because of new ones: where frames are lost all the time,
+        so are repairs, and somebody promises something in every round.
+        """
+        if now_ns >= self._expected_until_ns:
+            is_recent = now_ns < self._expected_until_ns + self._settings.repair_wait_ns // 2
+            self._expected_before = self._expected if is_recent else RangeSet()
+            self._expected = RangeSet()
+            self._expected_until_ns = now_ns + self._settings.repair_wait_ns // 2
+        self._expected.update(served)
 
     def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
         """Tell below which number all frames are here, but for some ranges, and these."""

@@ -5,6 +5,9 @@ what it loses: a few lost frames are noise and left to repair, more than that me
 too small for what all senders send together. It also judges by queues that stand on the way: they lose nothing yet,
 but make every token late. In both cases it states a little less, and a little more in every period without.
 
+One bad period says little: a link that loses one frame in a hundred loses three now and then, and a process that had
+to wait for its processor makes frames late. What is done on such a sign alone is small, or soon undone.
+
 Rates are frames a second; 0 means no limit.
 """
 
@@ -26,6 +29,17 @@ LOSSY_PERIODS = 3
 START_PER_MILLE = 1150
 """Growth in a period, until it is too much for the first time. A queue of the network takes what is too much for a few
 milliseconds only, so that all of it is lost: a quarter more was seen to end in a storm of repairs."""
+
+START_LOST_MIN = 10
+"""So many lost frames in one period end the start, if they are too large a share. Of 200 frames a link that loses one
+in a hundred loses seven in every two hundredth period, and ten in every twenty thousandth."""
+
+FORGIVEN_PER_MILLE = 1100
+"""A queue at the start is forgiven once, and again when the best rate seen has grown by so much."""
+
+RESUME_PER_MILLE = 1050
+"""What comes without loss or queue, so far above the rate at which it was too much before, shows that it is not any
+more, or never was: the rate grows as at the start."""
 
 DECREASE_PER_MILLE = 950
 INCREASE_STEP_PER_MILLE = 3
@@ -49,6 +63,14 @@ DRAIN_PER_MILLE_MAX = 30
 EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
 """So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
+
+OWN_QUEUE_NS = 4_000_000
+"""What frames of a sender alone may wait in its own interface: that keeps the link busy and hurts nobody else. More
+would hold up the tokens that the sender passes on, until the next one in the ring is taken for asleep."""
+
+QUEUE_FLOOR_PER_MILLE = 750
+"""Queues lower the rate no further than to this share of the best rate seen. At so much less any queue of the network
+runs empty: what still makes frames late is a processor that others have."""
 
 STUCK_PERIODS = 4
 STUCK_PER_MILLE = 1030
@@ -81,6 +103,7 @@ class RateEstimate:
         "_period_ns",
         "_received",
         "_since_ns",
+        "_standing_ns",
         "_stuck_periods",
         "_uneasy_periods",
         "_was_queueing",
@@ -99,6 +122,8 @@ class RateEstimate:
         # The rate at which a queue began to stand the last time; 0 if none did.
         self._edge = 0
         self._was_queueing = False
+        # The shortest queue of this period; None before the first.
+        self._standing_ns: int | None = None
         self._lossy_periods = 0
         self._clean_periods = 0
         self._uneasy_periods = 0
@@ -119,62 +144,83 @@ class RateEstimate:
     def pause(self, now_ns: int, own_frames: int) -> None:
         """Do not judge this time: who is behind loses for other reasons than the rate of today."""
         self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
+        self._standing_ns = None
         self._lossy_periods = 0
 
     def update(self, now_ns: int, own_frames: int, standing_ns: int) -> int:
         """Judge the last period if it is over; return the rate to state.
 
         `own_frames` were sent by this node itself so far: the rate is that of all senders together. `standing_ns` is
-        what all frames of the last while had to wait in queues on their way here.
+        what all frames of the last while had to wait in queues on their way here. The least of it in the period counts:
+        a queue that stands does so all the time, one that a late process makes comes and goes.
         """
+        self._standing_ns = standing_ns if self._standing_ns is None else min(standing_ns, self._standing_ns)
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
             received = self._received + own_frames - self._own_frames
-            loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
             # The most that this node has shown that it can take.
             reached = received * SECOND // elapsed_ns
             self._best = max(self._best, reached)
             before = self.rate
-            self._judge(loss, standing_ns)
-            self._maybe_free(before, reached, standing_ns)
+            self._judge(received, reached, self._standing_ns)
+            self._maybe_free(before, reached, self._standing_ns)
             self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
+            self._standing_ns = None
         return self.rate
 
-    def _judge(self, loss: int, standing_ns: int) -> None:
+    def _judge(self, received: int, reached: int, standing_ns: int) -> None:
+        loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
         is_queueing = standing_ns > STANDING_NS
         is_lossy = loss > self._noise + LOSS_PER_MILLE
         self._noise = min(self._noise, loss + self._noise * 9 // 10)
         self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
         if self._is_starting:
-            # Nobody knows yet what the link takes.
-            self._is_starting = not (is_lossy or is_queueing)
-            if not self._is_starting:
-                self._edge = self._best
-                self.rate = max(self._initial, self._best * 980 // 1000)
-            elif self._initial:
-                self.rate = max(self.rate, self._best * START_PER_MILLE // 1000)
+            self._start(is_lossy, is_queueing, standing_ns)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
         elif is_queueing:
-            # Nothing is lost yet, but tokens wait in the same queues.
-            self._clean_periods = 0
-            rate = min(self.rate, self._best)
-            if not self._was_queueing:
-                self._edge = rate
-            drain = min((standing_ns - SHORT_NS) * 1000 // (DRAIN_PERIODS * self._period_ns), DRAIN_PER_MILLE_MAX)
-            self.rate = max(1, rate * (1000 - drain) // 1000)
+            self._drain(standing_ns)
         elif loss <= self._noise + QUIET_PER_MILLE:
             self._decreases = self._uneasy_periods = 0
             self._clean_periods += 1
             if standing_ns < SHORT_NS:
                 self._grow()
+                self._is_starting = reached * 1000 > self._edge * RESUME_PER_MILLE
         else:
             # Too little for overload, too much to go faster. If it stays so, it is the link, and no reason to wait.
             self._uneasy_periods += 1
             if self._uneasy_periods >= UNEASY_PERIODS:
                 self._noise, self._uneasy_periods = loss, 0
         self._was_queueing = is_queueing
+
+    def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int) -> None:
+        """Grow fast while nobody knows yet what the link takes."""
+        is_over = is_lossy and (self._lost >= START_LOST_MIN or self._lossy_periods >= LOSSY_PERIODS)
+        if is_queueing:
+            # A queue that is gone in the next period was none, unless it comes again at such a rate.
+            is_over = is_over or self._was_queueing or self._best * 1000 <= self._edge * FORGIVEN_PER_MILLE
+            self._edge = self._best
+        if is_over:
+            self._is_starting = False
+            self._clean_periods = 0
+            self._edge = self._best
+        if is_queueing and self._was_queueing:
+            self._drain(standing_ns)
+        elif is_over or (is_queueing and self.rate):
+            self.rate = max(self._initial, self._best * 980 // 1000)
+        elif self.rate:
+            self.rate = max(self.rate, self._best * START_PER_MILLE // 1000)
+
+    def _drain(self, standing_ns: int) -> None:
+        """Go slower. Nothing is lost yet, but tokens wait in the same queues."""
+        self._clean_periods = 0
+        rate = min(self.rate, self._best)
+        if not self._was_queueing:
+            self._edge = rate
+        drain = min((standing_ns - SHORT_NS) * 1000 // (DRAIN_PERIODS * self._period_ns), DRAIN_PER_MILLE_MAX)
+        floor = self._best * QUEUE_FLOOR_PER_MILLE // 1000
+        self.rate = max(1, rate * (1000 - drain) // 1000, min(rate, floor))
 
     def _maybe_free(self, before: int, reached: int, standing_ns: int) -> None:
         """Let a rate grow that is stuck at what was seen, while nothing speaks against it and half of it is used."""

@@ -20,7 +20,7 @@ from vivum.protocols.qsm.aggregate import beyond, merge
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.placement import place
-from vivum.protocols.qsm.rate import FairShares, RateEstimate, add_voice, add_votes, decide_rate
+from vivum.protocols.qsm.rate import OWN_QUEUE_NS, FairShares, RateEstimate, add_voice, add_votes, decide_rate
 from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
 from vivum.protocols.qsm.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
@@ -292,8 +292,14 @@ class RegionMember(RingLadder):
             stream.measure_delay(now_ns)
             if stream.standing_ns is not None:
                 delays.append(stream.standing_ns)
-        # A delay of one stream alone is in its sender's own interface, where it hurts nobody else.
-        return self._rate.update(now_ns, own_frames, min(delays) if len(delays) > 1 else 0)
+        return self._rate.update(now_ns, own_frames, self._standing_ns(delays))
+
+    def _standing_ns(self, delays: list[int]) -> int:
+        """Tell how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""
+        if len(delays) > 1:
+            return min(delays)
+        # Without a link that could be overrun there is no interface either: it is a receiver that is slow.
+        return max(0, delays[0] - OWN_QUEUE_NS) if delays and self._settings.rate_initial else 0
 
     def _own_records(self) -> list[StreamRecord]:
         """What this node has to say for itself."""
