@@ -217,9 +217,7 @@ class UdpPort:
         As `receive` otherwise. Looks only once where `_datagrams` is missing.
         """
         if self._receiver is not None:
-            return self._receiver.look(
-                self._descriptors, wait_ns, self._places, self._place_of, self._own_address
-            )
+            return self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
         for each in self.sockets:
             taken = UdpPort.receive(self, each, 1)
             if taken:

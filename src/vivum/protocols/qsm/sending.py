@@ -115,7 +115,14 @@ class Sending:
         return first
 
     def send_now(
-        self, now_ns: int, domain: int, me: Member, group: GroupId, payload: bytes, view: ViewNumber, stream: RegionSender
+        self,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        payload: bytes,
+        view: ViewNumber,
+        stream: RegionSender,
     ) -> tuple[int, bytes] | None:
         """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
 
@@ -123,7 +130,9 @@ class Sending:
         else to tell, or the message does not fit a frame.
         """
         feed = self._feeds.get(group)
-        if feed is None or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
+        if feed is None or self._ready or self._waiting_bytes or self._spreading.is_used:
+            return None
+        if self.slow and self.slow.get(group, stream.slow) > stream.slow:
             return None
         number = feed.next_message
         if len(payload) > self._pending_high or not feed.goes_on(stream):
