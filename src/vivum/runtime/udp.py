@@ -218,7 +218,7 @@ class UdpPort:
         """
         if self._receiver is not None:
             return self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
-        for each in self.sockets:
+        for each in [] if self._closed else self.sockets:
             taken = UdpPort.receive(self, each, 1)
             if taken:
                 return taken
@@ -270,7 +270,7 @@ class UdpPort:
             # Not sent to before.
             return self.send((datagram,)) == 1
         try:
-            _datagrams.send_one(self._descriptors[0], datagram.data, packed)
+            _datagrams.send_one(self._socket.fileno(), datagram.data, packed)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
