@@ -28,7 +28,7 @@ from vivum.core.machine import (
     Machine,
     Output,
 )
-from vivum.runtime.polling import Polling
+from vivum.runtime.polling import SMALL_BYTES, Polling
 from vivum.runtime.udp import UdpPort
 from vivum.wire.kinds import priority_of
 
@@ -38,6 +38,9 @@ and the memory of the last ones is used again. With 2 MB messages of 100 bytes c
 
 LOOK_NS = 30_000
 """So long a node that polls looks at its sockets in vain before the loop has a turn."""
+
+BUSY_TURN_NS = 50_000
+"""If a turn of the loop took longer, others have work there: then a node only looks once in each turn."""
 
 UNTURNED_NS = 100_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
@@ -84,6 +87,8 @@ class Driver:
         # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
         self._has_spoken = False
+        # When the loop was last left to others by who polls.
+        self._left_ns = 0
         # Something was answered, and all else that it caused is put off until this time.
         self._settle_at_ns: int | None = None
 
@@ -128,7 +133,9 @@ class Driver:
             return
         self._has_spoken = True
         self._send(datagrams)
-        if not self._is_turning:
+        if self._is_turning and not self._pumping:
+            self._loop.call_soon(self._deliver)
+        else:
             self.pump_soon()
 
     def pump_soon(self) -> None:
@@ -159,10 +166,10 @@ class Driver:
                 self._loop.add_reader(each, partial(self._on_readable, each))
 
     def _on_readable(self, readable: socket) -> None:
-        # If the sockets were empty a moment ago, what came is alone: to look for more would cost as much as to take it.
-        # What came since is drained in the next turn.
-        arrived = self._port.receive(readable, 1) if self._polling.was_empty else self._drain()
-        if len(arrived) == 1:
+        # Where what comes is likely to be alone, to look for more would cost as much as to take it. What came besides
+        # is taken in the next turn.
+        arrived = self._port.receive(readable, 1) if self._polling.expects_one else self._drain()
+        if len(arrived) == 1 and len(arrived[0][1]) <= SMALL_BYTES:
             self._hear(arrived)
             if self._settle_at_ns is not None and not self._is_turning:
                 # Behind all who were just woken: they may want to answer.
@@ -188,16 +195,26 @@ class Driver:
         node.on_datagrams(now_ns, arrived)
         self._has_spoken = False
         deliveries = node.take_deliveries()
-        if deliveries:
-            self._hand_over(deliveries)
-            if self._has_spoken:
-                self._hand_over(node.take_deliveries())
-        if not deliveries or self._has_input:
+        if not deliveries:
             self._pump()
-        elif self._settle_at_ns is None:
-            self._settle_at_ns = now_ns + UNTURNED_NS
+        else:
+            self._hand_over(deliveries)
+            if self._settle_at_ns is None:
+                self._settle_at_ns = now_ns + UNTURNED_NS
+            if self._has_input:
+                self._pump()
+            elif self._has_spoken:
+                self._deliver()
         self._polling.on_arrival(now_ns, len(arrived[0][1]))
         self._wait()
+
+    def _deliver(self) -> None:
+        """Hand over what went out at once, to those here who want to have it; then all that they may have said."""
+        if self._pumping or self._closed:
+            return
+        self._hand_over(self._node.take_deliveries())
+        if self._has_input:
+            self._pump()
 
     def _hand_over(self, deliveries: list[Delivery]) -> None:
         self._pumping = True
@@ -237,6 +254,7 @@ class Driver:
             if not goes_on or not self._look(now_ns):
                 self._settle()
         finally:
+            self._left_ns = self.now_ns
             if goes_on:
                 # Behind all who were just woken: they have their turn first.
                 self._loop.call_soon(self._turn)
@@ -245,7 +263,8 @@ class Driver:
         """Look for what comes and answer it, until nothing comes or the loop must have a turn; tell which."""
         self._has_spoken = False
         until_ns = now_ns + UNTURNED_NS
-        while arrived := self._port.look(LOOK_NS):
+        look_ns = LOOK_NS if now_ns - self._left_ns < BUSY_TURN_NS else 0
+        while arrived := self._port.look(look_ns):
             self._hear(arrived)
             if not self._has_spoken:
                 # Whoever was woken may want to answer.

@@ -23,6 +23,9 @@ SLEPT_FACTOR = 2
 SMALL_BYTES = 4096
 """Who gets or sends more at once is busy with bulk, and its next wait costs little beside it."""
 
+QUEUED_NS = 20_000
+"""What is taken sooner than this after all was carried out has come meanwhile, and more of it may lie there."""
+
 PROVEN_POLLS = 32
 """After so many polls in a row that found something, one in vain only ends the run: there is no rest."""
 
@@ -50,6 +53,7 @@ class Polling:
         "_streak",
         "_turned_ns",
         "_turns",
+        "_was_awaited",
         "is_on",
     )
 
@@ -59,6 +63,8 @@ class Polling:
         self._limit_ns = limit_ns
         self._since_ns = 0
         self._has_spoken = False
+        # The last arrival was waited for, as far as can be seen.
+        self._was_awaited = False
         self._short_waits = 0
         # Turns of the loop since the last arrival, and when the last one was.
         self._turns = 0
@@ -69,14 +75,19 @@ class Polling:
         self._rest_until_ns = 0
 
     @property
-    def was_empty(self) -> bool:
-        """Tell whether the sockets were empty a moment ago: between two turns the loop looked, and found nothing."""
-        return self._turns > 1
+    def expects_one(self) -> bool:
+        """Tell whether the next datagram is likely to be alone.
+
+        Who polls has looked in vain a moment ago: between two turns of the loop, which found nothing. Else the last
+        ones were small and soon after each other, and the last of all did not lie there already.
+        """
+        return self._turns > 1 if self.is_on else self._was_awaited and self._short_waits >= SHORT_WAITS
 
     def on_arrival(self, now_ns: int, size: int) -> None:
         """The wait ended at this time: so many bytes came."""
         self._turns = 0
         self._has_spoken = False
+        self._was_awaited = now_ns - self._since_ns >= QUEUED_NS
         if size > SMALL_BYTES:
             self._short_waits = 0
             self.is_on = False

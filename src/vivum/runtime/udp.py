@@ -283,7 +283,7 @@ class UdpPort:
             taken: list[tuple[Endpoint, bytes]] = []
             self._on_board_mark(self.boards, *arrived[0], taken)
             return taken
-        for each in self.sockets:
+        for each in [] if self._closed else self.sockets:
             taken = UdpPort.receive(self, each, 1)
             if taken:
                 return taken
@@ -335,7 +335,7 @@ class UdpPort:
             # Not sent to before, or it may go by the board.
             return self.send((datagram,)) == 1
         try:
-            _datagrams.send_one(self._descriptors[0], datagram.data, packed)
+            _datagrams.send_one(self._socket.fileno(), datagram.data, packed)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:

@@ -4,6 +4,7 @@ from vivum.runtime.polling import (
     CROWDED_REST_NS,
     GAP_NS,
     PROVEN_POLLS,
+    QUEUED_NS,
     REST_NS_MAX,
     REST_NS_MIN,
     SHORT_WAITS,
@@ -184,12 +185,27 @@ def test_who_was_kept_from_the_processor_does_not_poll_for_a_while() -> None:
     assert pair.polling.is_on
 
 
-def test_sockets_count_as_empty_only_after_the_loop_has_looked_in_vain() -> None:
+def test_who_polls_expects_one_only_after_the_loop_has_looked_in_vain() -> None:
     pair = polling_pair()
-    assert not pair.polling.was_empty
+    assert not pair.polling.expects_one
     pair.polling.go_on(pair.now_ns + 1)
-    assert not pair.polling.was_empty
+    assert not pair.polling.expects_one
     pair.polling.go_on(pair.now_ns + 2)
-    assert pair.polling.was_empty
+    assert pair.polling.expects_one
     pair.polling.on_arrival(pair.now_ns + 3, SMALL)
-    assert not pair.polling.was_empty
+    assert not pair.polling.expects_one
+
+
+def test_who_sleeps_expects_one_while_small_ones_come_one_by_one() -> None:
+    pair = polling_pair()
+    pair.wait(LIMIT_NS + TURN_NS)
+    assert not pair.polling.is_on
+    pair.hear_often(SHORT_WAITS + 1, 100_000)
+    assert not pair.polling.is_on
+    assert pair.polling.expects_one
+    pair.hear(QUEUED_NS - 1)
+    assert not pair.polling.expects_one, "it lay there already: so may others"
+    pair.hear(100_000)
+    assert pair.polling.expects_one
+    pair.hear(100_000, SMALL_BYTES + 1)
+    assert not pair.polling.expects_one

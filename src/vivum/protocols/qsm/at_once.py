@@ -1,7 +1,7 @@
 """The short way in and out of QSM: one message that comes or goes alone, as an answer does.
 
-The same as the way of all others, in state, counters and bytes, for less work: only what is not in the way of the
-message is left out. Wherever anything is, the message takes the way of all others.
+The same as the way of all others, in state, counters and bytes, for less work. Wherever anything is in the way of a
+message, it takes the way of all others.
 """
 
 from collections.abc import Mapping

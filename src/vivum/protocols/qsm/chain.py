@@ -257,7 +257,7 @@ class Chain:
                 output.deliveries.append(new)
 
     def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
-        """Add a run of messages, as a part of the last one if both were sent at the same time: frames end anywhere."""
+        """Add a run of messages, as a part of the last if both were sent at the same time: frames end anywhere."""
         last = deliveries[-1]
         payloads = last.payloads
         if (

@@ -122,10 +122,9 @@ class QsmMachine(AtOnce):
             payloads = list(payloads)
         size, largest = measure(payloads)
         try:
-            if largest > self.limits.message_bytes_max:
-                raise LimitError(
-                    f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}"
-                )
+            limit = self.limits.message_bytes_max
+            if largest > limit:
+                raise LimitError(f"a message of {largest} bytes is over message_bytes_max={limit}")
             view, streams = self._routes.get(group) or self._find_route(group)
             channel = self._listening.spread_channel_of(self._now_ns, group)
             first = self.sending.accept(group, payloads, size, streams, view, channel)

@@ -130,7 +130,9 @@ class Sending:
         else to tell, or the message does not fit a frame.
         """
         feed = self._feeds.get(group)
-        if feed is None or self._ready or self._waiting_bytes or self.slow or self._spreading.is_used:
+        if feed is None or self._ready or self._waiting_bytes or self._spreading.is_used:
+            return None
+        if self.slow and self.slow.get(group, stream.slow) > stream.slow:
             return None
         number = feed.next_message
         if len(payload) > self._pending_high or not feed.goes_on(stream):
