@@ -40,11 +40,18 @@ def extensions():
         )
         for name in ("_codec", "_frames", "_relabel", "_window")
     ]
+    others = (
+        "pipeline.audit._causal_walk",
+        "runtime._arenas",
+        "runtime._board",
+        "runtime._datagrams",
+        "storage._packing",
+    )
     made += [
         Extension(
             f"vivum.{name}", [f"src/vivum/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True
         )
-        for name in ("pipeline.audit._causal_walk", "runtime._arenas", "runtime._board", "runtime._datagrams", "storage._packing")
+        for name in others
     ]
     ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
     for each in ready:

@@ -3,9 +3,9 @@
     python tests/fuzz/sanitize.py [--inputs N] [--plant]
 
 Builds a copy of the package with gcc's sanitizers in a temporary folder, and runs there the unit and property tests
-of the wire and of shared memory, and N damaged buffers. `PYTHONMALLOC=malloc` makes every `bytes` object an allocation of its own, so that a
-read past its end is a read past an allocation. `--plant` takes one check of lengths out of the copy first: the
-run must then fail, which shows that the sanitizer looks where it should.
+of the wire and of shared memory, and N damaged buffers. `PYTHONMALLOC=malloc` makes every `bytes` object an allocation
+of its own, so that a read past its end is a read past an allocation. `--plant` takes one check of lengths out of the
+copy first: the run must then fail, which shows that the sanitizer looks where it should.
 """
 
 import argparse
