@@ -3,6 +3,7 @@
 import pytest
 
 from qsm_worlds.worlds import run_checked
+from vivum.core.ids import NodeId
 from vivum.core.time import MILLISECOND
 from vivum.observe.trace import NodeStopped, TraceRecord
 from vivum.sim.scenario import Scenario, parse_scenario
@@ -92,3 +93,31 @@ def test_all_go_at_the_pace_of_a_weak_member_or_it_falls_behind(slow: str) -> No
     rate = (healthy.counters.messages_delivered - before) / 1.5
     # It can take some 1,100 frames a second, the others more than 8,000.
     assert (rate < 3000) if slow == "wait" else (rate > 6000)
+
+
+def test_at_full_load_one_that_pauses_now_and_then_is_waited_for_and_keeps_its_life() -> None:
+    """Ours: passed over in its pause, and no faster than the others after it, it fell out of the caches."""
+    scenario = parse_scenario(
+        {
+            "nodes": 4,
+            "protocol": "qsm",
+            "duration": "4s",
+            "checkers": [],
+            # Nothing but processors and windows holds anybody back, as on loopback.
+            "network": {"bandwidth": "10Gbit", "egress_bytes": 1 << 20, "ingress_bytes": 1 << 22},
+            "host": {"receive_cost": "100us", "send_cost": "20us", "socket_bytes": 258 * 1472},
+            "settings": {"rate_initial": 0, "window_frames": 129, "cache_frames_max": 1032},
+            "traffic": [{"senders": [1], "rate": "max", "size": 1400, "start": "200ms"}],
+            "faults": [{"kind": "pause", "at": "1s", "lasts": "60ms", "every": "1s", "nodes": [4]}],
+        },
+        "one pauses",
+    )
+    world = World(scenario, 1, frames=False, checked=False)
+    world.start()
+    counts = []
+    for at_ms in (2000, 4000):
+        world.advance_to(at_ms * MILLISECOND)
+        counts.append([world.hosts[NodeId(node)].node.counters.messages_delivered for node in (2, 4)])  # type: ignore[union-attr]
+    healthy, paused = (later - earlier for earlier, later in zip(*counts, strict=True))
+    assert healthy > 16_000, "of 19,300 without pauses"
+    assert paused > healthy * 95 // 100

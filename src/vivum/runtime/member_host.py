@@ -114,6 +114,9 @@ class MemberHost:
         trace: Tracer | None = None,
     ) -> None:
         self.options = options
+        self.yielded_ns = 0
+        """When a task that sends last let others run."""
+
         self._on_event = on_event
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []

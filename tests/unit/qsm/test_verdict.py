@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivum.core.time import MILLISECOND
+from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.verdict import StreamVerdict
@@ -101,3 +101,108 @@ def test_without_any_receiver_all_of_a_stream_is_stable() -> None:
     verdict = StreamVerdict()
     verdict.decide(0, said(NOBODY), SETTINGS)
     assert verdict.stable == said(NOBODY).stop
+
+
+class Race:
+    """A sender that is only held back by its window, a fast receiver, and another one; a round every 2 ms."""
+
+    ROUND_NS = 2 * MILLISECOND
+    FAST = 5000
+    """Frames a second."""
+
+    def __init__(self, slow: SlowMembers = SlowMembers.ISOLATE, settings: QsmSettings = SETTINGS) -> None:
+        self.verdict = StreamVerdict()
+        self.settings = settings
+        self.slow = slow
+        self.now_ns = 0
+        self.sent = 0
+        self.at = [0.0, 0.0]
+        self.isolated_ns: list[int] = []
+
+    @property
+    def lag(self) -> int:
+        """How far the other one is below the stable point."""
+        return max(0, self.verdict.stable - int(self.at[1]))
+
+    def run(self, duration_ns: int, speed: float) -> float:
+        """Let the other receiver go at this part of the speed of the fast one; tell what that one did of its own."""
+        begin, end_ns = self.at[0], self.now_ns + duration_ns
+        while self.now_ns < end_ns:
+            self.now_ns += self.ROUND_NS
+            self.sent = self.verdict.stable + self.settings.window
+            for index, part in enumerate((1.0, speed)):
+                step = part * self.FAST * self.ROUND_NS / SECOND
+                self.at[index] = min(self.at[index] + step, float(self.sent))
+            was_behind = self.lag > 0
+            self.verdict.decide(self.now_ns, self._record(), self.settings)
+            if self.lag and not was_behind:
+                self.isolated_ns.append(self.now_ns)
+        return (self.at[0] - begin) * SECOND / duration_ns / self.FAST
+
+    def _record(self) -> StreamRecord:
+        stable, floor = self.verdict.stable, self.verdict.floor
+        fast, other = int(self.at[0]), int(self.at[1])
+        if other < stable:
+            return StreamRecord(1, 1, stable, floor, self.sent, False, fast, 7, NOBODY, other, self.slow)
+        low, by, high = min((other, 8, fast), (fast, 7, other))
+        return StreamRecord(1, 1, stable, floor, self.sent, False, low, by, high, NOBODY, self.slow)
+
+
+@pytest.mark.parametrize("speed", [0.6, 0.7, 0.95])
+def test_one_that_is_a_little_slower_than_the_others_is_waited_for_whatever_happens(speed: float) -> None:
+    race = Race()
+    assert race.run(60 * SECOND, speed) == pytest.approx(speed, abs=0.05)
+    # Now and then the others may show what they can do; it is never left behind.
+    assert len(race.isolated_ns) <= 6
+    race.run(2 * SECOND, speed)
+    assert race.lag < SETTINGS.window
+
+
+@pytest.mark.parametrize("speed", [0.0, 0.1, 0.35])
+def test_one_that_gets_much_slower_is_soon_put_behind_and_stays_there(speed: float) -> None:
+    race = Race()
+    race.run(3 * SECOND, 1.0)
+    assert race.run(10 * SECOND, speed) > 0.95
+    assert race.isolated_ns[0] - 3 * SECOND <= 4 * SETTINGS.isolate_after_ns
+    assert len(race.isolated_ns) == 1
+
+
+def test_a_stopped_one_is_put_behind_as_soon_as_ever() -> None:
+    race = Race()
+    race.run(3 * SECOND, 0.9)
+    assert not race.isolated_ns or race.lag == 0
+    count = len(race.isolated_ns)
+    race.run(3 * SETTINGS.isolate_after_ns // 2, 0.0)
+    assert len(race.isolated_ns) == count + 1
+
+
+def test_one_that_was_always_much_slower_is_found_out_by_a_trial() -> None:
+    # With a small window the others never show what they can do.
+    race = Race(settings=QsmSettings(window_frames=16))
+    assert race.run(2 * SECOND, 0.2) == pytest.approx(0.2, abs=0.05)
+    race.run(SECOND, 0.2)
+    assert race.run(10 * SECOND, 0.2) > 0.95
+
+
+def test_one_that_paused_for_a_moment_and_is_no_faster_than_the_others_gets_back_all_the_same() -> None:
+    """Ours: at full load it stayed behind until the caches had forgotten what it lacked, and had to start again."""
+    race = Race()
+    race.run(SECOND, 1.0)
+    race.run(300 * MILLISECOND, 0.0)
+    assert race.lag > 0
+    assert race.run(SECOND, 1.0) > 0.5
+    assert race.lag == 0
+    assert race.run(SECOND, 1.0) > 0.95
+
+
+def test_while_the_rate_has_yet_to_grow_one_that_holds_up_the_others_is_put_behind_at_any_pace() -> None:
+    verdict = StreamVerdict()
+    for number in range(60):
+        verdict.decide(number * 2 * MILLISECOND, said(10 * number, runner_up=900), SETTINGS, False)
+    assert verdict.stable == 900
+
+
+def test_where_all_wait_nobody_is_put_behind() -> None:
+    race = Race(SlowMembers.WAIT)
+    assert race.run(10 * SECOND, 0.1) == pytest.approx(0.1, abs=0.02)
+    assert race.isolated_ns == []

@@ -31,11 +31,11 @@ START_PER_MILLE = 1150
 milliseconds only, so that all of it is lost: a quarter more was seen to end in a storm of repairs."""
 
 START_LOST_MIN = 10
-"""So many lost frames in one period end the start, if they are too large a share. Of 200 frames a link that loses one
-in a hundred loses seven in every two hundredth period, and ten in every twenty thousandth."""
+"""At the start fewer lost frames are no sign of overload, however large a share they are. Of 200 frames a link that
+loses one in a hundred loses seven in every two hundredth period, and ten in every twenty thousandth."""
 
 FORGIVEN_PER_MILLE = 1100
-"""A queue at the start is forgiven once, and again when the best rate seen has grown by so much."""
+"""Loss or a queue at the start is forgiven once, and again when the best rate seen has grown by so much."""
 
 RESUME_PER_MILLE = 1050
 """What comes without loss or queue, so far above the rate at which it was too much before, shows that it is not any
@@ -64,7 +64,7 @@ EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
 """So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
 
-OWN_QUEUE_NS = 4_000_000
+OWN_QUEUE_NS = 8_000_000
 """What frames of a sender alone may wait in its own interface: that keeps the link busy and hurts nobody else. More
 would hold up the tokens that the sender passes on, until the next one in the ring is taken for asleep."""
 
@@ -95,6 +95,7 @@ class RateEstimate:
         "_edge",
         "_initial",
         "_is_starting",
+        "_is_warned",
         "_loss_before",
         "_lossy_periods",
         "_lost",
@@ -113,6 +114,8 @@ class RateEstimate:
     def __init__(self, settings: QsmSettings, now_ns: int) -> None:
         self.rate = self._initial = settings.rate_initial
         self._is_starting = True
+        # At the start: the last period was too much.
+        self._is_warned = False
         self._period_ns = settings.rate_period_ns
         self._since_ns = now_ns
         self._received = 0
@@ -132,6 +135,11 @@ class RateEstimate:
         # Shares of loss, per mille: when the rate was first lowered, and what is known to be the link's own.
         self._loss_before = 0
         self._noise = 0
+
+    @property
+    def is_starting(self) -> bool:
+        """Nothing was too much so far."""
+        return self._is_starting
 
     def on_frame(self, count: int = 1) -> None:
         """Count frames that came at once, not as repairs."""
@@ -196,21 +204,22 @@ class RateEstimate:
 
     def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int) -> None:
         """Grow fast while nobody knows yet what the link takes."""
-        is_over = is_lossy and (self._lost >= START_LOST_MIN or self._lossy_periods >= LOSSY_PERIODS)
-        if is_queueing:
-            # A queue that is gone in the next period was none, unless it comes again at such a rate.
-            is_over = is_over or self._was_queueing or self._best * 1000 <= self._edge * FORGIVEN_PER_MILLE
-            self._edge = self._best
-        if is_over:
-            self._is_starting = False
-            self._clean_periods = 0
-            self._edge = self._best
-        if is_queueing and self._was_queueing:
+        was_warned = self._is_warned
+        self._is_warned = is_queueing or (is_lossy and self._lost >= START_LOST_MIN)
+        # What is gone in the next period was a burst, or a late process, unless it comes again at such a rate.
+        is_again = was_warned or self._best * 1000 <= self._edge * FORGIVEN_PER_MILLE
+        is_over = (self._is_warned and is_again) or self._lossy_periods >= LOSSY_PERIODS
+        if is_over and is_queueing and was_warned and self.rate:
             self._drain(standing_ns)
-        elif is_over or (is_queueing and self.rate):
+        elif is_over or (self._is_warned and self.rate):
             self.rate = max(self._initial, self._best * 980 // 1000)
         elif self.rate:
             self.rate = max(self.rate, self._best * START_PER_MILLE // 1000)
+        if self._is_warned or is_over:
+            self._edge = self._best
+        if is_over:
+            self._is_starting = self._is_warned = False
+            self._clean_periods = 0
 
     def _drain(self, standing_ns: int) -> None:
         """Go slower. Nothing is lost yet, but tokens wait in the same queues."""

@@ -413,7 +413,9 @@ class RegionMember(RingLadder):
         """Settle a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        if verdict.decide(now_ns, record, self._settings):
+        # Until the rate is found, nobody has shown what it could take.
+        is_pace_known = not (self._settings.rate_initial and self._rate.is_starting)
+        if verdict.decide(now_ns, record, self._settings, is_pace_known):
             self._untold = True
         self._apply(now_ns, sender, record, verdict)
 

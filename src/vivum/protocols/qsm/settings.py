@@ -147,7 +147,7 @@ class QsmSettings:
         100 * MILLISECOND,
         unit="ns",
         why="Longer than a repair takes.",
-        effect="A member that alone holds up all others for so long is not waited for until it has caught up.",
+        effect="A member that alone holds up all others and stands for so long is not waited for until it is back.",
     )
     drop_after_ns: int = setting(
         5 * SECOND,
