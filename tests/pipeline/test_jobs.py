@@ -211,7 +211,9 @@ def test_operations_tells_how_long_a_round_of_a_simulated_ring_takes(spark, tmp_
     assert nodes.filter("ring_ms > 0 and ring_ms < 10000").count() > 0
 
 
-def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path):
+def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("vivum.live.tracing.MEASURE_S", 0.1)
+
     async def talk() -> None:
         connecting = partial(
             vivum.connect, f"operations-{os.getpid()}", trace=tmp_path / "trace", loss=0.1, timeout_s=60
