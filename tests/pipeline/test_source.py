@@ -5,14 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import vivum
 from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
 from vivum.live.keys import with_keys, without_keys
-from vivum.pipeline import register
 from vivum.pipeline.options import read_options
 from vivum.pipeline.source import VivumReader, VivumSource
 from vivum.storage.runs import RecordedRun
@@ -48,14 +46,6 @@ def test_columns_can_be_chosen(spark, quotes):
     chosen = load(spark, quotes, columns="topic,payload")
     assert chosen.columns == ["topic", "payload"]
     assert chosen.count() == 60
-
-
-def test_a_session_of_ones_own_learns_the_format_by_one_call(spark, quotes):
-    own = spark.newSession()
-    with pytest.raises((PySparkException, Py4JJavaError), match="vivum"):
-        load(own, quotes)
-    register(own)
-    assert load(own, quotes).count() == 60
 
 
 def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):

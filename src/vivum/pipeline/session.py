@@ -77,7 +77,10 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Teach a session `format("vivum")`: read, readStream, write and writeStream."""
+    """Teach a session `format("vivum")`: read, readStream, write and writeStream.
+
+    Its workers must run a Python that has Vivum: set PYSPARK_PYTHON before the session is made.
+    """
     from vivum.pipeline.source import VivumSource
 
     # The source takes filters; Spark refuses such a source while this is off.
