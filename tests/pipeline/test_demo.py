@@ -57,6 +57,7 @@ def test_a_short_demo_delivers_everything_finds_what_is_planted_and_passes_the_a
     assert summary["network"]["frames_repaired"] > 0
     assert summary["bars"]["made"] > 0
     assert summary["bars"]["trades"] > 0
+    assert summary["bars"]["refused"] == 0
     # Everything that is planted shows in seconds, unless this computer stood still in between.
     assert alerts["planted"] >= 9
     assert alerts["found"] >= alerts["planted"] - 2, alerts

@@ -17,6 +17,7 @@ from vivum.cli.app import main
 from vivum.core.errors import UsageError, VivumError
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
+from vivum.pipeline.jobs.glance import Glance
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
 from vivum.pipeline.jobs.running import spark_error
@@ -187,6 +188,24 @@ def test_alerts_are_published_once_however_often_the_job_runs(spark, day):
     assert (alerts[5].pattern, alerts[5].who) == ("wash_trade", "again")
 
 
+def test_a_glance_at_the_log_finds_the_same_and_counts_what_it_cannot_read(spark, day, tmp_path):
+    folder, _, _ = day
+    topics = {kind: f"/swx/{kind}" for kind in ("quotes", "trades", "orders")}
+    glance = Glance(spark, str(folder / "log"), Tables(str(tmp_path)), topics)
+    consumer = Consumer(f"glance-{os.getpid()}")
+    try:
+        topic = consumer.enter(ALERTS_TOPIC, SurveillanceAlert)
+        found = []
+        for _ in range(2):
+            bars, trades, _ = glance.bars(1)
+            published = glance.publish_new({"domain": consumer.domain})
+            found.append((bars, trades, published, glance.refused))
+        assert found == [(8, 8, 5, 1), (8, 8, 0, 1)]
+        assert len(consumer.values(topic, 5)) == 5
+    finally:
+        consumer.close()
+
+
 def test_operations_sums_up_a_trace(spark, tmp_path):
     assert main(["sim", "run", "quickstart", "--trace", str(tmp_path / "trace"), "--json"]) == 0
     tables = Tables(str(tmp_path / "tables"))
@@ -211,7 +230,9 @@ def test_operations_tells_how_long_a_round_of_a_simulated_ring_takes(spark, tmp_
     assert nodes.filter("ring_ms > 0 and ring_ms < 10000").count() > 0
 
 
-def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path):
+def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("vivum.live.tracing.MEASURE_S", 0.1)
+
     async def talk() -> None:
         connecting = partial(
             vivum.connect, f"operations-{os.getpid()}", trace=tmp_path / "trace", loss=0.1, timeout_s=60

@@ -11,10 +11,13 @@ import pytest
 import vivum.pipeline.jobs
 from recorded.quotes import write_quotes
 from vivum.cli.app import main
+from vivum.observe.trace import NodeStarted
+from vivum.storage.traces import TraceWriter
 
 pytestmark = pytest.mark.slow
 
 JOBS = Path(vivum.pipeline.jobs.__file__).parent
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SUBMIT = Path(sys.executable).with_name("spark-submit")
 PROGRAMS = ["alerts", "audit", "bronze", "figures", "market", "operations", "silver", "surveillance"]
 
@@ -44,6 +47,18 @@ def test_every_job_is_a_program_with_help(name):
     done = run(sys.executable, "-m", f"vivum.pipeline.jobs.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert "--master" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["sweep", str(EXPERIMENTS / "load.toml")], ["audit", "TRACE"]])
+def test_an_output_that_cannot_be_written_costs_no_spark(words, tmp_path, capsys):
+    with TraceWriter(tmp_path / "trace", "sim") as trace:
+        trace(NodeStarted(0, 1, 1))
+    (tmp_path / "file").touch()
+    given = [str(tmp_path / "trace") if word == "TRACE" else word for word in words]
+    assert main([*given, "--out", str(tmp_path / "file/out")]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"vivum: error: cannot write {tmp_path}/file/out")
+    assert told.count("\n") == 1
 
 
 def test_what_is_wrong_is_told_in_one_sentence(tmp_path, capfd):

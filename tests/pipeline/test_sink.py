@@ -1,6 +1,9 @@
 """`format("vivum")` for writing: real Spark, real sockets."""
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,16 +14,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types
 
 import vivum
+from recorded import publishing
 from recorded.consumer import Consumer
 from recorded.messages import Deal, Leg, Place
 from vivum.core.errors import HostError, UsageError
 from vivum.live.messages import codec_of
+from vivum.observe.trace import NodeStopped
 from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.sink import VivumStreamWriter
 from vivum.pipeline.sink_options import read_sink_options
 from vivum.pipeline.staging import STAGED_SCHEMA, SinkFolder
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
+from vivum.storage.traces import read_trace
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +98,35 @@ def test_a_typed_stream_goes_from_a_log_to_a_topic_batch_by_batch(spark, consume
     # With linger 0 the sink's node leaves after each batch: another one publishes the next.
     assert len({each.sender for each in events}) == 3
     assert not list((tmp_path / "checkpoint").glob("vivum-sink/*/staged/*"))
+
+
+def test_the_node_of_a_stream_says_goodbye_when_spark_stops(consumer, tmp_path):
+    topic = consumer.enter("/results")
+    with SegmentLog(tmp_path / "log") as log:
+        log.append([RecordedRun("/in", 1, 1, 0, 1, 0, 0, [b"a", b"b"])])
+    words = [tmp_path / "log", tmp_path / "checkpoint", consumer.domain, 1000, tmp_path / "trace"]
+    done = subprocess.run(
+        [sys.executable, publishing.__file__, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert sorted(consumer.values(topic, 2)) == [b"a", b"b"]
+
+    async def alone() -> None:
+        async for view in topic.views():
+            if len(view.members) == 1:
+                return
+
+    consumer.do(alone())
+    # Its trace is complete only if it was closed: it lingered still when Spark stopped. Written after it has left.
+    until = time.monotonic() + 60
+    while not list((tmp_path / "trace").glob("*.parquet")) and time.monotonic() < until:
+        time.sleep(0.05)
+    (end,) = [each for each in read_trace(tmp_path / "trace") if isinstance(each, NodeStopped)]
+    assert end.cause == "closed"
 
 
 # Without Spark: what `commit` does, step by step.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from recorded.crashed import crash
 from vivum.pipeline import rows_behind
 from vivum.pipeline.progress import rows_from
 from vivum.pipeline.source import VivumSource, VivumStreamReader
@@ -92,7 +93,7 @@ def test_a_limit_of_bytes_takes_whole_batches_and_at_least_one(tmp_path):
 def test_a_limit_of_rows_cuts_inside_a_batch_and_passes_the_jump_of_a_crash(tmp_path):
     log = SegmentLog(tmp_path)
     log.append(rows(1, 2, 3))
-    log._let_go()
+    crash(log)
     with SegmentLog(tmp_path) as log:
         jump = log.append(rows(4, 5, 6)).start
     directory = str(tmp_path)

@@ -1,14 +1,20 @@
 """Sweeps as Spark jobs."""
 
+import importlib
+import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from vivum.core.errors import UsageError
 from vivum.pipeline.audit import audit
-from vivum.pipeline.sweep import Sweep
+from vivum.pipeline.sweep import Sweep, run_point
 
 pytestmark = pytest.mark.slow
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 DESCRIPTION = """
 title = "A small one"
@@ -79,6 +85,35 @@ def test_a_point_that_fails_twice_is_reported_and_the_others_are_kept(spark, tmp
     assert len(report.outcomes) == 2
     assert len(report.failed) == 2
     assert all("nonsense" in point and error for point, error in report.failed.items())
+
+
+@pytest.mark.parametrize(("failures", "is_kept"), [(1, True), (2, False)])
+def test_a_point_that_fails_is_tried_once_more(tmp_path, monkeypatch, failures, is_kept):
+    sweep = Sweep(description(tmp_path, 400), tmp_path / "out")
+    sweep.out.mkdir(parents=True)
+    running = importlib.import_module("experiments.running")
+    plain, tries = running.run_all, []
+
+    def fail_at_first(points: Any, *more: Any) -> Any:
+        tries.append(points)
+        return [(points[0], RuntimeError("the machine was asleep"))] if len(tries) <= failures else plain(points, *more)
+
+    monkeypatch.setattr(running, "run_all", fail_at_first)
+    point = sweep.points[0]
+    key = point.parameters.digest(point.seed)
+    wanted = (key, point.seed, msgspec.json.encode(point.parameters), json.dumps(point.axes))
+    error = run_point(sweep.home, sweep.out, wanted, ("commit", "source"))
+    assert error == (None if is_kept else "RuntimeError: the machine was asleep")
+    assert len(tries) == 2
+    assert list(sweep.done()) == ([key] if is_kept else [])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_experiment_runs_as_a_sweep(spark, tmp_path, path):
+    report = Sweep(path, tmp_path, quick=True).run(spark)
+    assert report.failed == {}
+    assert len(report.outcomes) == report.points > 0
 
 
 def test_a_missing_description_is_told(tmp_path):

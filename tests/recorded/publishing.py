@@ -1,4 +1,4 @@
-"""A driver that publishes a log through the sink, to be killed: LOG CHECKPOINT DOMAIN ROWS_PER_BATCH."""
+"""A driver that publishes a log through the sink, to be killed: LOG CHECKPOINT DOMAIN ROWS_PER_BATCH [TRACE]."""
 
 import sys
 
@@ -11,7 +11,7 @@ SETTINGS = {
 }
 
 
-def main(log: str, checkpoint: str, domain: str, rows: str) -> None:
+def main(log: str, checkpoint: str, domain: str, rows: str, *trace: str) -> None:
     spark = session("publishing", master="local[2]", memory="1g", settings=SETTINGS)
     query = (
         spark.readStream.format("vivum").option("maxRowsPerTrigger", rows).load(log).select("payload")
@@ -19,6 +19,7 @@ def main(log: str, checkpoint: str, domain: str, rows: str) -> None:
         .repartition(2)
         .writeStream.format("vivum").option("topic", "/results").option("domain", domain)
         .option("waitForMembers", "1").option("checkpointLocation", checkpoint)
+        .options(**({"trace": trace[0]} if trace else {}))
         .trigger(availableNow=True).start()
     )  # fmt: skip
     query.awaitTermination()

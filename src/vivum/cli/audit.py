@@ -10,7 +10,7 @@ from vivum.cli.conventions import Failed, JsonOption, command_group, console, wr
 from vivum.cli.spark_options import MasterOption
 from vivum.pipeline.audit import CHECKS, AuditVerdict, audit
 from vivum.pipeline.audit.verdict import chosen_checks
-from vivum.pipeline.jobs.running import spark_job
+from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.sim.timeline import line_of
 
 app = command_group("Check recorded traces for broken guarantees, on Spark.")
@@ -32,6 +32,8 @@ def audit_trace(
     """Check a trace. Exit code 1 if a guarantee was broken."""
     wanted = None if checks is None else list(CHECKS) if checks == "all" else checks.split(",")
     names = chosen_checks(trace, wanted)
+    if out is not None:
+        check_writable(out)
     began = time.perf_counter()
     text = console(as_json)
     with spark_job("vivum audit", master, text) as spark, text.status("reading the trace") as status:

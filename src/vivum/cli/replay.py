@@ -1,9 +1,12 @@
 """`vivum replay`: publish a recorded log again."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.status import Status
 
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
 from vivum.cli.joining import (
@@ -40,16 +43,30 @@ def replay_log(
     """Send all messages of a log again, in its order, and wait until every member has them."""
     reader, chosen = LogReader(log), TopicPattern(topics)
     connecting = joined(domain, interface, seeds, unicast)
-    sent = run_live(_replay(connecting, reader, chosen, _factor(speed), wait))
+    factor = _factor(speed)
+    with console(as_json=True).status("looking for the topics") as status:
+        told = partial(_tell, status, reader.stop_offset() - reader.first_offset())
+        sent = run_live(_replay(connecting, reader, chosen, factor, wait, told))
     if as_json:
         write_json({"log": str(log), "sent": sent})
     else:
         console().print(f"{sent:,} messages sent again")
 
 
-async def _replay(connecting: Connecting, log: LogReader, topics: TopicPattern, speed: float | None, wait: int) -> int:
+def _tell(status: Status, rows: int, sent: int) -> None:
+    status.update(f"{sent:,} messages sent again; the log has {rows:,}")
+
+
+async def _replay(
+    connecting: Connecting,
+    log: LogReader,
+    topics: TopicPattern,
+    speed: float | None,
+    wait: int,
+    progress: Callable[[int], None],
+) -> int:
     async with connecting as node:
-        return await replay(node, log, topics, speed=speed, wait_for=wait)
+        return await replay(node, log, topics, speed=speed, wait_for=wait, progress=progress)
 
 
 def _factor(text: str) -> float | None:

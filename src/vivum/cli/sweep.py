@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
 from vivum.cli.spark_options import MasterOption
-from vivum.pipeline.jobs.running import spark_job
+from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.sweep import Sweep
 
 app = command_group("Run an experiment's grid of simulations as a Spark job.")
@@ -37,6 +37,9 @@ def sweep(
     began = time.perf_counter()
     text = console(as_json)
     job = Sweep(experiment, out, quick=quick, traces=traces)
+    check_writable(job.out)
+    if plot is not None:
+        check_writable(plot)
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=text,
         transient=True,

@@ -292,7 +292,12 @@ class Stage:
                 "frames_repaired": totals["repaired"],
             },
             "recorder": {"recorded": received["recorder"], "missed": self._seen["recorder"]["missed"]},
-            "bars": {"made": verdict["bars"], "trades": verdict["trades"], "rounds": verdict["round"]},
+            "bars": {
+                "made": verdict["bars"],
+                "trades": verdict["trades"],
+                "rounds": verdict["round"],
+                "refused": verdict["refused"],
+            },
             "first_bars_s": None if self._first_bars_s is None else round(self._first_bars_s, 1),
             "alerts": self._compare(),
             "audit": {

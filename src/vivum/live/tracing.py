@@ -2,7 +2,7 @@
 
 Writing costs some microseconds for each message: for runs that are to be judged. A thread writes the files. At most
 `FILES_WAITING_MAX` of them wait for it; then the node waits too, since a trace with a hole is of no use. Records of
-topics that promise nothing (best effort) are left out: there is nothing to judge. Beside what is judged it has the names
+topics that promise nothing (best effort) are left out: there is nothing to judge. Beside what is judged are the names
 of topics, and what the node sent in each second: for `vivum pipeline run operations`.
 """
 

@@ -2,15 +2,19 @@
 
 Spark calls `commit` in a Python process beside the driver, and uses the same one again for the next batch. The node
 stays there in between, since joining a domain costs more than publishing a small batch, and leaves after a while
-without work. When Spark stops it kills that process, and the others notice by the silence; who minds lets the node
-leave after each batch (`linger`). It never carries the domain's service: it comes and goes with its query.
+without work, or when Spark ends the process. If the process is killed the others notice by the silence. The node never
+carries the domain's service: it comes and goes with its query.
 """
 
 import asyncio
+import atexit
+import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import cache
+from typing import Any, NoReturn
 
 import pyarrow
 
@@ -36,6 +40,8 @@ _guard = threading.Lock()
 
 def publish(link: Link, folder: SinkFolder, query: bytes, state: SinkState, *, keep: bool) -> None:
     """Publish a sealed batch; returns when it is stable at all members of its topics. `keep`: more will follow."""
+    if keep:
+        _watch_ending()
     with _guard:
         publisher = _kept.get(link)
         if publisher is None:
@@ -50,6 +56,38 @@ def publish(link: Link, folder: SinkFolder, query: bytes, state: SinkState, *, k
             with _guard:
                 _kept.pop(link, None)
             publisher.close()
+
+
+@cache
+def _watch_ending() -> None:
+    """Let nodes say goodbye when this process ends, as far as it is asked to end and not killed. Does so once.
+
+    A worker of Spark is a process that was forked from a daemon. At its end it calls `os._exit`, which runs no exit
+    handlers; and when Spark stops, the daemon kills its process group. Neither leaves time for a goodbye, so the worker
+    that has a node leaves the group, in which case the end of its socket ends it, and closes its nodes in `os._exit`.
+    """
+    atexit.register(_close_kept)
+    main = sys.modules["__main__"]
+    if getattr(getattr(main, "__spec__", None), "name", "") != "pyspark.daemon":
+        return
+    leave_now = os._exit
+
+    def close_and_exit(status: int) -> NoReturn:
+        try:
+            _close_kept()
+        finally:
+            leave_now(status)
+
+    os.setpgid(0, 0)
+    os._exit = close_and_exit
+
+
+def _close_kept() -> None:
+    with _guard:
+        publishers = list(_kept.values())
+        _kept.clear()
+    for each in publishers:
+        each.close()
 
 
 class Publisher:

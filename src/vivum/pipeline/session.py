@@ -36,8 +36,8 @@ def session(
     """Return a Spark session with `format("vivum")`, quiet logs, and this Python for its workers.
 
     `master` is `local[*]` if not given, or what `spark-submit` was told. With `brief`, Java is told to start fast and
-    to stay small: for a minute's work on little data. A session that runs already is used, whatever it was made with. Raises
-    `HostError` in one sentence where Java is missing, `UsageError` where PySpark is.
+    to stay small: for a minute's work on little data. A session that runs already is used, whatever it was made with.
+    Raises `HostError` in one sentence where Java is missing, `UsageError` where PySpark is.
     """
     builder = _spark_session().builder.appName(name)
     if _spark_session().getActiveSession() is None:
@@ -77,7 +77,10 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Teach a session `format("vivum")`: read, readStream, write and writeStream."""
+    """Teach a session `format("vivum")`: read, readStream, write and writeStream.
+
+    Its workers must run a Python that has Vivum: set PYSPARK_PYTHON before the session is made.
+    """
     from vivum.pipeline.source import VivumSource
 
     # The source takes filters; Spark refuses such a source while this is off.

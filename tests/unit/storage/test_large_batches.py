@@ -3,10 +3,6 @@
 import errno
 import fcntl
 import os
-import resource
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recorded.crashed import kill_writer, write_with_little_room
 from vivum.storage import batch_buffer, growing_file, packing_twin
 from vivum.storage.batch_buffer import LARGE_BYTES, PAGE_BYTES
 from vivum.storage.growing_file import GrowingFile
@@ -88,18 +85,13 @@ def test_a_large_batch_ends_on_a_page_and_a_small_one_wastes_none(tmp_path):
 
 
 def test_a_log_cut_in_a_large_batch_keeps_what_is_before_it(tmp_path, way):
-    write(tmp_path / "log")._let_go()
-    (segment,) = find_segments(tmp_path / "log")
-    entries, whole = segment.entries(), segment.path.read_bytes()
-    cut_at = entries[5]
+    killed = kill_writer(write(tmp_path / "log"))
+    cut_at = killed.entries[5]
     for cut in (cut_at.at + 1, cut_at.at + HEADER_BYTES, cut_at.at + PAGE_BYTES, cut_at.stop - 1, cut_at.stop):
-        shutil.rmtree(tmp_path / "log")
-        (tmp_path / "log").mkdir()
-        segment.path.write_bytes(whole[:cut])
-        with SegmentLog(tmp_path / "log") as log:
+        with SegmentLog(killed.cut(cut)) as log:
             assert log.append([run(0, 10)]).start == SEGMENT_ROWS_MAX
         kept = 12 if cut == cut_at.stop else 10
-        assert [offset for offset, _ in rows(tmp_path / "log")] == [
+        assert [offset for offset, _ in rows(killed.directory)] == [
             *range(kept),
             SEGMENT_ROWS_MAX,
             SEGMENT_ROWS_MAX + 1,
@@ -124,14 +116,7 @@ log.close()
 
 
 def test_a_large_batch_that_does_not_fit_is_told_and_leaves_a_good_log(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
-    )
-    told = done.stdout.splitlines()
+    told = write_with_little_room(FULL, tmp_path, 500_000)
     assert len(told) == 2
     assert all(each.startswith(f"cannot write the log {tmp_path}: File too large") for each in told)
     found = [row["sequence"] for batch in LogReader(tmp_path).batches(0, 1 << 62) for row in batch.to_pylist()]

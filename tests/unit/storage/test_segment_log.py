@@ -1,8 +1,6 @@
 """The segment log: whole after any crash, every byte checked, offsets never used twice."""
 
 import os
-import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recorded.crashed import KilledLog, crash, kill_writer, write_with_little_room
 from vivum.core.errors import UsageError
 from vivum.storage.errors import CorruptLogError, StorageError
 from vivum.storage.runs import RecordedRun, batch_of_runs
@@ -35,20 +34,13 @@ def payloads(directory: Path) -> list[bytes]:
     return [row["payload"] for row in rows(directory)]
 
 
-def crash(log: SegmentLog) -> None:
-    """Leave the files as kill -9 would."""
-    log._let_go()
-
-
 @pytest.fixture
-def three(tmp_path):
-    """A log of three batches whose writer was killed; returns it and the bytes of its one segment."""
+def three(tmp_path: Path) -> KilledLog:
+    """A log of three batches whose writer was killed."""
     log = SegmentLog(tmp_path / "log")
     for number in range(3):
         log.append([run(number * 2, b"x" * number, b"second")])
-    crash(log)
-    (segment,) = find_segments(log.directory)
-    return log.directory, segment.path.read_bytes()
+    return kill_writer(log)
 
 
 def test_what_is_appended_is_read_back_with_all_columns(tmp_path):
@@ -95,27 +87,21 @@ def test_columns_of_runs_equal_those_made_row_by_row(drawn, first_offset):
 def test_a_log_cut_at_any_byte_keeps_every_whole_batch_and_never_repeats_an_offset(three, monkeypatch):
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda file: None)  # Thousands of logs; the disk is not what is tested.
-    directory, whole = three
-    entries = find_segments(directory)[0].entries()
-    shutil.rmtree(directory)
-    for cut in range(len(whole)):
-        directory.mkdir()
-        (directory / "00000000000000000000.segment").write_bytes(whole[:cut])
-        kept = [each for each in entries if each.stop <= cut]
+    for cut in range(len(three.whole)):
+        directory = three.cut(cut)
+        kept = [each for each in three.entries if each.stop <= cut]
         with SegmentLog(directory) as log:
             assert log.append([run(9, b"new")]).start == SEGMENT_ROWS_MAX
             assert log.damage == []
         found = rows(directory)
         assert [row["offset"] for row in found] == [*range(2 * len(kept)), SEGMENT_ROWS_MAX]
         assert found[-1]["payload"] == b"new"
-        shutil.rmtree(directory)
 
 
 @pytest.mark.slow
 def test_any_flipped_byte_is_noticed_or_harmless(three):
-    directory, whole = three
+    directory, path, whole, _ = three
     expected = rows(directory)
-    path = find_segments(directory)[0].path
     noticed = 0
     for place in range(len(whole)):
         changed = bytearray(whole)
@@ -133,7 +119,7 @@ def test_any_flipped_byte_is_noticed_or_harmless(three):
 
 
 def test_a_flipped_byte_in_the_middle_is_told_by_the_writer_and_by_the_reader_and_the_rest_is_kept(three):
-    directory, whole = three
+    directory, _, whole, _ = three
     segment = find_segments(directory)[0]
     second = segment.entries()[1]
     for place in (second.at + 5, second.at + HEADER_BYTES + 3):
@@ -280,15 +266,7 @@ log.close()
 
 
 def test_a_full_disk_is_told_and_leaves_a_good_log(tmp_path):
-    # A limit on the size of a file stands in for a full disk: writes are cut short in the same way.
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (23_000, 23_000)),
-    )
-    appended, message, again = done.stdout.splitlines()
+    appended, message, again = write_with_little_room(FULL, tmp_path, 23_000)
     assert message.startswith(f"cannot write the log {tmp_path}: File too large; make room")
     assert again == "refused again"
     found = rows(tmp_path)

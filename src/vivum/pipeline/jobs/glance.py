@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from vivum.pipeline.jobs.alerts import ALERT_KEY
@@ -31,15 +31,22 @@ class Glance:
         self._log = log
         self._tables = tables
         self._topics = topics
+        self.refused = 0
+        """Messages of the last round that are not of their type, so they are in no bar and no alert."""
+
         self._kept: list[DataFrame] = []
+        self._seen: list[Observation] = []
 
     def _rows(self, kind: str) -> DataFrame:
         """Read messages of one type, each once, with their fields as columns."""
         source = self._spark.read.format("vivum").options(topics=self._topics[kind], typed="true").load(self._log)
         # Nothing is late where all is read anew.
         times = [F.timestamp_micros(F.expr("sent_ns div 1000")).alias("event_time"), F.lit(False).alias("is_late")]
+        seen = Observation()
+        self._seen.append(seen)
         rows = (
-            source.filter("refused is null")
+            source.observe(seen, F.count_if(F.col("refused").isNotNull()).alias("refused"))
+            .filter("refused is null")
             .dropDuplicates(list(MESSAGE_KEY))
             .select("topic", "sender", "incarnation", "sequence", "position", "sent_ns", *times, "value.*")
             .persist()
@@ -84,6 +91,8 @@ class Glance:
         return count
 
     def _forget(self) -> None:
+        self.refused = sum(each.get["refused"] for each in self._seen)
+        self._seen.clear()
         for each in self._kept:
             each.unpersist()
         self._kept.clear()
