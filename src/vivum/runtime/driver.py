@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from socket import socket
 from time import monotonic_ns
+from weakref import WeakKeyDictionary
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import (
@@ -44,6 +45,9 @@ BUSY_TURN_NS = 50_000
 
 UNTURNED_NS = 100_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
+
+_POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
+"""The nodes that poll on each loop: where there are several, none keeps the others waiting."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
@@ -83,6 +87,7 @@ class Driver:
         self._closed = False
         self._polling = Polling(poll_ns)
         self._is_turning = False
+        self._pollers = _POLLERS.setdefault(self._loop, set())
         self._sent_bytes = 0
         # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
@@ -147,6 +152,7 @@ class Driver:
         if self._closed:
             return
         self._closed = True
+        self._pollers.discard(id(self))
         if self._timer is not None:
             self._timer.cancel()
         for each in self._readers:
@@ -229,6 +235,7 @@ class Driver:
         self._polling.begin(self.now_ns, size)
         if self._polling.is_on and not self._is_turning:
             self._is_turning = True
+            self._pollers.add(id(self))
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
@@ -239,7 +246,9 @@ class Driver:
         goes_on = not self._closed and self._polling.go_on(now_ns)
         if self._has_spoken and self._settle_at_ns is None:
             self._settle_at_ns = now_ns + UNTURNED_NS
-        self._is_turning = goes_on
+        if not goes_on:
+            self._is_turning = False
+            self._pollers.discard(id(self))
         try:
             if not goes_on or not self._look(now_ns):
                 self._settle()
@@ -253,7 +262,8 @@ class Driver:
         """Look for what comes and answer it, until nothing comes or the loop must have a turn; tell which."""
         self._has_spoken = False
         until_ns = now_ns + UNTURNED_NS
-        look_ns = LOOK_NS if now_ns - self._left_ns < BUSY_TURN_NS else 0
+        is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
+        look_ns = LOOK_NS if is_alone else 0
         while arrived := self._port.look(look_ns):
             self._hear(arrived)
             if not self._has_spoken:
