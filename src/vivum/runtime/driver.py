@@ -46,6 +46,10 @@ BUSY_TURN_NS = 50_000
 UNTURNED_NS = 100_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
 
+SETTLE_S = 0.001
+"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next. Less
+is nothing to the timers of a loop."""
+
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
 
@@ -96,6 +100,7 @@ class Driver:
         self._left_ns = 0
         # Something was answered, and all else that it caused is put off until this time.
         self._settle_at_ns: int | None = None
+        self._settler: asyncio.TimerHandle | None = None
 
     @property
     def now_ns(self) -> int:
@@ -136,8 +141,10 @@ class Driver:
             return
         self._has_spoken = True
         self._send(datagrams)
-        if self._is_turning and not self._pumping:
-            self._loop.call_soon(self._deliver)
+        if self._pumping:
+            return
+        if self._is_turning or self._polling.expects_one:
+            self._loop.call_soon(self._after_sending)
         else:
             self.pump_soon()
 
@@ -153,8 +160,9 @@ class Driver:
             return
         self._closed = True
         self._pollers.discard(id(self))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._settler):
+            if timer is not None:
+                timer.cancel()
         for each in self._readers:
             self._loop.remove_reader(each)
         if self._writing:
@@ -174,8 +182,7 @@ class Driver:
         if len(arrived) == 1 and len(arrived[0][1]) <= SMALL_BYTES:
             self._hear(arrived)
             if self._settle_at_ns is not None and not self._is_turning:
-                # Behind all who were just woken: they may want to answer.
-                self.pump_soon()
+                self._settle_later()
             return
         now_ns = self.now_ns
         if arrived:
@@ -203,6 +210,29 @@ class Driver:
                 self._deliver()
         self._polling.on_arrival(now_ns, len(arrived[0][1]))
         self._wait()
+
+    def _settle_later(self) -> None:
+        """What was put off may wait for a while if the next datagram is near; else it comes behind who was woken."""
+        if not self._polling.expects_one:
+            self.pump_soon()
+        elif self._settler is None:
+            self._settler = self._loop.call_later(SETTLE_S, self._on_settler)
+
+    def _on_settler(self) -> None:
+        self._settler = None
+        self._settle()
+
+    def _after_sending(self) -> None:
+        """The turn is over in which a task sent something at once."""
+        if self._closed:
+            return
+        self._has_spoken = False
+        self._deliver()
+        if self._settle_at_ns is None and not self._is_turning:
+            self._settle_at_ns = self.now_ns + UNTURNED_NS
+            self._settle_later()
+        if self._sent_bytes:
+            self._wait()
 
     def _deliver(self) -> None:
         """Hand over what went out at once, to those here who want to have it; then all that they may have said."""
