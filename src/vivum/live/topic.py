@@ -233,8 +233,8 @@ class Topic(Generic[T]):
         self, callback: Callable[[Batch[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
         """As `on`, for whole runs of messages."""
-        batch_of, call_safely = self._reader.batch_of, self._node.call_safely
-        self._divert(lambda delivery: call_safely(callback, batch_of(delivery)), missed)
+        node, reader = self._node, self._reader
+        self._divert(lambda delivery: node.call_safely(callback, reader.batch_of(delivery)), missed)
 
     def _divert(self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None] | None) -> None:
         self._must_receive()

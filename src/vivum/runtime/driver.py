@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from socket import socket
 from time import monotonic_ns
+from weakref import WeakKeyDictionary
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import (
@@ -44,6 +45,13 @@ BUSY_TURN_NS = 50_000
 
 UNTURNED_NS = 100_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
+
+SETTLE_S = 0.001
+"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next. Less
+is nothing to the timers of a loop."""
+
+_POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
+"""The nodes that poll on each loop: where there are several, none keeps the others waiting."""
 
 ROOM_BYTES = 1 << 20
 """New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
@@ -83,6 +91,7 @@ class Driver:
         self._closed = False
         self._polling = Polling(poll_ns)
         self._is_turning = False
+        self._pollers = _POLLERS.setdefault(self._loop, set())
         self._sent_bytes = 0
         # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
@@ -91,6 +100,7 @@ class Driver:
         self._left_ns = 0
         # Something was answered, and all else that it caused is put off until this time.
         self._settle_at_ns: int | None = None
+        self._settler: asyncio.TimerHandle | None = None
 
     @property
     def now_ns(self) -> int:
@@ -133,8 +143,10 @@ class Driver:
             return
         self._has_spoken = True
         self._send(datagrams)
-        if self._is_turning and not self._pumping:
-            self._loop.call_soon(self._deliver)
+        if self._pumping:
+            return
+        if self._is_turning or self._polling.expects_one:
+            self._loop.call_soon(self._after_sending)
         else:
             self.pump_soon()
 
@@ -149,8 +161,10 @@ class Driver:
         if self._closed:
             return
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._pollers.discard(id(self))
+        for timer in (self._timer, self._settler):
+            if timer is not None:
+                timer.cancel()
         for each in self._readers:
             self._loop.remove_reader(each)
         if self._writing:
@@ -172,8 +186,7 @@ class Driver:
         if len(arrived) == 1 and len(arrived[0][1]) <= SMALL_BYTES:
             self._hear(arrived)
             if self._settle_at_ns is not None and not self._is_turning:
-                # Behind all who were just woken: they may want to answer.
-                self.pump_soon()
+                self._settle_later()
             return
         now_ns = self.now_ns
         if arrived:
@@ -208,6 +221,29 @@ class Driver:
         self._polling.on_arrival(now_ns, len(arrived[0][1]))
         self._wait()
 
+    def _settle_later(self) -> None:
+        """What was put off may wait for a while if the next datagram is near; else it comes behind who was woken."""
+        if not self._polling.expects_one:
+            self.pump_soon()
+        elif self._settler is None:
+            self._settler = self._loop.call_later(SETTLE_S, self._on_settler)
+
+    def _on_settler(self) -> None:
+        self._settler = None
+        self._settle()
+
+    def _after_sending(self) -> None:
+        """The turn is over in which a task sent something at once."""
+        if self._closed:
+            return
+        self._has_spoken = False
+        self._deliver()
+        if self._settle_at_ns is None and not self._is_turning:
+            self._settle_at_ns = self.now_ns + UNTURNED_NS
+            self._settle_later()
+        if self._sent_bytes:
+            self._wait()
+
     def _deliver(self) -> None:
         """Hand over what went out at once, to those here who want to have it; then all that they may have said."""
         if self._pumping or self._closed:
@@ -239,6 +275,7 @@ class Driver:
         self._polling.begin(self.now_ns, size)
         if self._polling.is_on and not self._is_turning:
             self._is_turning = True
+            self._pollers.add(id(self))
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
@@ -249,7 +286,9 @@ class Driver:
         goes_on = not self._closed and self._polling.go_on(now_ns)
         if self._has_spoken and self._settle_at_ns is None:
             self._settle_at_ns = now_ns + UNTURNED_NS
-        self._is_turning = goes_on
+        if not goes_on:
+            self._is_turning = False
+            self._pollers.discard(id(self))
         try:
             if not goes_on or not self._look(now_ns):
                 self._settle()
@@ -263,7 +302,8 @@ class Driver:
         """Look for what comes and answer it, until nothing comes or the loop must have a turn; tell which."""
         self._has_spoken = False
         until_ns = now_ns + UNTURNED_NS
-        look_ns = LOOK_NS if now_ns - self._left_ns < BUSY_TURN_NS else 0
+        is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
+        look_ns = LOOK_NS if is_alone else 0
         while arrived := self._port.look(look_ns):
             self._hear(arrived)
             if not self._has_spoken:

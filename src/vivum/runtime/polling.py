@@ -20,6 +20,9 @@ SHORT_WAITS = 4
 SLEPT_FACTOR = 2
 """A wait in which both sides slept may last so many limits and still be short: without the waking it would be."""
 
+NEAR_NS = 200_000
+"""The limit by which waits are called short at a node that never polls."""
+
 SMALL_BYTES = 4096
 """Who gets or sends more at once is busy with bulk, and its next wait costs little beside it."""
 
@@ -48,6 +51,7 @@ class Polling:
         "_limit_ns",
         "_rest_ns",
         "_rest_until_ns",
+        "_short_ns",
         "_short_waits",
         "_since_ns",
         "_streak",
@@ -61,6 +65,7 @@ class Polling:
         """Begin without polling. `limit_ns` is how long to poll at most; 0 for never."""
         self.is_on = False
         self._limit_ns = limit_ns
+        self._short_ns = SLEPT_FACTOR * (limit_ns or NEAR_NS)
         self._since_ns = 0
         self._has_spoken = False
         # The last arrival was waited for, as far as can be seen.
@@ -95,7 +100,7 @@ class Polling:
             self._streak += 1
             if self._streak == PROVEN_POLLS:
                 self._rest_ns = REST_NS_MIN
-        elif now_ns - self._since_ns <= SLEPT_FACTOR * self._limit_ns:
+        elif now_ns - self._since_ns <= self._short_ns:
             self._short_waits += 1
         else:
             self._short_waits = 0
@@ -113,7 +118,7 @@ class Polling:
         self._has_spoken = sent > 0
         self._since_ns = self._turned_ns = now_ns
         if not self.is_on and self._short_waits >= SHORT_WAITS and now_ns >= self._rest_until_ns:
-            self.is_on = True
+            self.is_on = self._limit_ns > 0
             self._streak = self._turns = 0
 
     def go_on(self, now_ns: int) -> bool:

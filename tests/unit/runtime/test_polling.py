@@ -110,7 +110,9 @@ def test_who_sends_bulk_does_not_poll_for_the_small_reports_on_it() -> None:
 def test_zero_turns_it_off() -> None:
     pair = Pair(0)
     pair.hear_often(1000, 1_000)
+    pair.hear_often(1000, 100_000)
     assert pair.polled_ns == 0
+    assert pair.polling.expects_one
 
 
 def test_a_poll_in_vain_lasts_no_longer_than_the_limit() -> None:

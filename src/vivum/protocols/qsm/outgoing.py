@@ -238,27 +238,32 @@ class RegionSender:
 
         None, and nothing changed, if anything waits here, something else is to be told, or there is no room.
         """
-        put = self.put.get(group)
+        put, number_of_frame, pacer = self.put.get(group), self.next_frame, self.pacer
         if (
             put is None
             or self.outboxes
-            or self.must_speak
+            or number_of_frame == 0
+            or self.slow != self._told
+            or self._view_marks
             or self.claims
             or self.closing_since_ns is not None
             or self.reserved_ns is not None
             or view != self._views.get(group, self.config.view)
             or not self.has_room()
-            or self.pacer.ready_ns(now_ns) > now_ns
         ):
+            return None
+        is_limited = pacer.is_limited
+        if is_limited and pacer.ready_ns(now_ns) > now_ns:
             return None
         node, life = me
         region, region_view = self.key
         data = builder.seal_one(
-            group, number, payload, DATA, domain, node, life, region, region_view, self.next_frame, now_ns
+            group, number, payload, DATA, domain, node, life, region, region_view, number_of_frame, now_ns
         )
         if data is not None:
             put[1] = number + 1
-            self.pacer.on_sent()
+            if is_limited:
+                pacer.on_sent()
             self.sealed(data, now_ns, [(group, number + 1)])
         return data
 
