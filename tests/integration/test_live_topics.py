@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import vivum
-from vivum.live import seat
 
 TIMEOUT_S = 30
 
@@ -496,30 +495,5 @@ def test_when_the_node_that_carries_the_service_leaves_another_takes_over_and_li
             assert (first.member, second.member) == lives
             assert [each.members for each in await third.topics()] == [3]
             await third.close()
-
-    play(scenario())
-
-
-def test_who_sends_to_many_topics_in_turn_does_not_give_way_after_each_message(
-    domain_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(seat, "TURN_NS", 30_000_000_000)
-
-    async def scenario() -> None:
-        async with vivum.connect(domain_name) as node:
-            topics = [await node.enter(f"/many/{number}", bytes) for number in range(50)]
-            turns = 0
-
-            def count() -> None:
-                nonlocal turns
-                turns += 1
-                handle[0] = asyncio.get_running_loop().call_soon(count)
-
-            await topics[0].send(b"first")
-            handle = [asyncio.get_running_loop().call_soon(count)]
-            for topic in topics:
-                await topic.send(b"message")
-            handle[0].cancel()
-            assert turns == 0
 
     play(scenario())
