@@ -47,8 +47,8 @@ UNTURNED_NS = 100_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
 
 SETTLE_S = 0.001
-"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next. Less
-is nothing to the timers of a loop."""
+"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next.
+Less is nothing to the timers of a loop."""
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
