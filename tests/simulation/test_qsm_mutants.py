@@ -9,7 +9,7 @@ import pytest
 from qsm_worlds.worlds import by_region, make_up_hybrid, run_checked
 from vivum.core.ids import GroupId
 from vivum.protocols.qsm import machine, region
-from vivum.protocols.qsm.chain import Chain
+from vivum.protocols.qsm.chain import BURST_BYTES, Chain
 from vivum.protocols.qsm.hybrid import Spreading, SpreadSender
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outboxes import Outboxes
@@ -75,7 +75,7 @@ def ignores_begin_marks(patch: Patch) -> None:
 
     def deliver(self: Chain, output: Any) -> None:
         for stream in self.streams[1:]:
-            self._deliver_from(stream, output)
+            self._deliver_from(stream, output, BURST_BYTES)
         right(self, output)
 
     patch.setattr(Chain, "deliver", deliver)
@@ -103,7 +103,7 @@ def delivers_to_those_who_left(patch: Patch) -> None:
     patch.setattr(
         Chain,
         "__init__",
-        lambda self, sender, joiner, counters, barred: right(self, sender, joiner, counters, {}),
+        lambda self, sender, joiner, counters, barred, behind: right(self, sender, joiner, counters, {}, behind),
     )
 
 
