@@ -29,7 +29,7 @@ from vivum.protocols.directory.names import check_pattern
 from vivum.storage.segment_log import SegmentLog
 
 SWITCH_S = 0.0002
-"""How long the thread of the log waits for the interpreter. The default, 5 ms, is longer than a batch takes to be copied
+"""How long the thread of the log waits for the interpreter. The default, 5 ms, is longer than a batch takes to be made
 and written: it waited most of its time (15 % more messages a second)."""
 
 TELL_S = 5.0
