@@ -49,7 +49,7 @@ def take(port: UdpPort, owner: UdpPort | None, count: int) -> list[bytes]:
         for each in port.sockets:
             taken += [data for _, data in port.receive(each, 1 << 19)]
         for each in (port, owner):
-            if each is not None and each.boards is not None:
+            if each is not None and each.boards is not None and each.boards.socket is not None:
                 taken += [data for _, data in each.receive_from_boards()]
     return taken
 
@@ -307,14 +307,39 @@ def test_many_listeners_of_one_process_read_one_board(domain: int) -> None:
     play(scenario())
 
 
-def test_it_can_be_turned_off(domain: int) -> None:
+@pytest.mark.parametrize("is_sender_off", [True, False])
+def test_it_can_be_turned_off_for_what_a_node_sends(domain: int, is_sender_off: bool) -> None:
     async def scenario() -> None:
         name = f"boards {domain}"
-        async with vivum.connect(name, shared_memory=False) as sender, vivum.connect(name) as other:
+        async with (
+            vivum.connect(name, shared_memory=not is_sender_off) as sender,
+            vivum.connect(name, shared_memory=is_sender_off) as other,
+        ):
             out, back = [await each.enter("/large", bytes, own=False) for each in (sender, other)]
             await out.wait_for_members(2)
             await out.send_many([bytes(1000)] * 1000)
             assert await read_all(back, 1000) == [bytes(1000)] * 1000
-            assert sender.statistics().shared_frames_sent == 0
+            assert (sender.statistics().shared_frames_sent == 0) == is_sender_off
+            assert other.statistics().counters["repairs_received"] == 0
 
     play(scenario())
+
+
+def test_without_a_local_socket_nobody_writes_and_others_are_told(domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = UdpPort(domain, shared_memory=True)
+    with monkeypatch.context() as patch:
+        # As a sandbox would: other sockets work.
+        patch.setattr(socket, "AF_UNIX", 12345)
+        listener = UdpPort(domain, shared_memory=True)
+    assert sender.boards is not None
+    assert listener.boards is not None
+    assert not listener.boards.is_open
+    send(sender, listener.endpoint, frames(1))
+    until = time.monotonic() + PATIENCE_S
+    while sender.boards.is_open and time.monotonic() < until:
+        assert listener.receive(listener.sockets[0], 1 << 19) == []
+        assert sender.receive(sender.sockets[0], 1 << 19) == []
+    send(sender, listener.endpoint, frames(2))
+    assert take(listener, None, 2) == frames(2)
+    sender.close()
+    listener.close()

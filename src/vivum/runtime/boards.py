@@ -84,8 +84,8 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 class Boards:
     """One node's own board, and those of the nodes that it hears."""
 
-    def __init__(self, board_bytes: int) -> None:
-        """Prepare. The memory, about so many bytes, is taken when there is something to write."""
+    def __init__(self, board_bytes: int, writes: bool = True) -> None:
+        """Prepare to read, and to write if it `writes`: about so many bytes are taken when there is something."""
         self.written = 0
         """Frames that went this way."""
 
@@ -102,7 +102,8 @@ class Boards:
         self._descriptor = -1
         self._written: bytes | None = None
         self._note = b""
-        self._plain_until = 0.0
+        # Without the local socket nobody could ask for the board.
+        self._plain_until = 0.0 if writes and self.socket is not None else float("inf")
         self._plain_s = PLAIN_S
         # By name: where the owner is, the board, and when it was read last.
         self._others: dict[int, tuple[Endpoint, _board.Board]] = {}
@@ -110,15 +111,24 @@ class Boards:
         self._held: deque[tuple[Endpoint, bytes, int]] = deque()
         self._asked: dict[int, tuple[float, Endpoint]] = {}
 
-    def _open(self) -> socket.socket:
-        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        made.bind(_address(self.name))
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    def _open(self) -> socket.socket | None:
+        """Open the local socket; None where a sandbox allows none: then others are told that we cannot read."""
+        try:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            made.bind(_address(self.name))
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        except OSError:
+            made.close()
+            return None
         return made
 
     def close(self) -> None:
         """Let everything go."""
-        self.socket.close()
+        if self.socket is not None:
+            self.socket.close()
         self._others.clear()
         self._own = None
         if self._descriptor >= 0:
@@ -193,7 +203,7 @@ class Boards:
 
     def _miss(self, source: Endpoint, note: bytes, name: int, count: int) -> bytes | None:
         is_due = self._may_ask(name, source)
-        if READABLE and (is_due or name in self._asked):
+        if READABLE and self.socket is not None and (is_due or name in self._asked):
             try:
                 if is_due:
                     self.socket.sendto(b"", _address(name))
@@ -225,6 +235,7 @@ class Boards:
         """Answer who asks for our board, take boards that we asked for; return frames that waited, and complaints."""
         taken: list[tuple[Endpoint, bytes]] = []
         complaints: list[tuple[Endpoint, bytes]] = []
+        assert self.socket is not None
         while True:
             try:
                 data, ancillary, _, address = self.socket.recvmsg(64, socket.CMSG_SPACE(12) + socket.CMSG_SPACE(4))
@@ -249,6 +260,7 @@ class Boards:
             attached.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", self._descriptor)))
         else:
             self._go_plain()
+        assert self.socket is not None
         # Who does not hear the answer asks again.
         with contextlib.suppress(OSError):
             self.socket.sendmsg([_ANSWER.pack(self.name)], attached, 0, address)
@@ -296,11 +308,10 @@ def board_fault() -> str:
     """Tell why nodes of this machine cannot share memory; nothing if they can."""
     if not READABLE:
         return "the compiled part was not built, or is turned off by VIVUM_PURE"
+    boards = Boards(0)
     try:
-        boards = Boards(0)
-    except OSError as error:
-        return f"no local socket: {error.strerror}"
-    try:
+        if boards.socket is None:
+            return "no local sockets are allowed here"
         return "" if boards.write([b"\1"]) else "no memory that can be shared and sealed"
     finally:
         boards.close()

@@ -115,7 +115,7 @@ class Driver:
     def start(self) -> None:
         """Begin to listen, and let the node say what it has to say."""
         self._watch_sockets()
-        if self._port.boards is not None:
+        if self._port.boards is not None and self._port.boards.socket is not None:
             self._loop.add_reader(self._port.boards.socket, self._on_boards)
         self.pump()
 
@@ -169,7 +169,7 @@ class Driver:
             self._loop.remove_reader(each)
         if self._writing:
             self._loop.remove_writer(self._port.sockets[0])
-        if self._port.boards is not None:
+        if self._port.boards is not None and self._port.boards.socket is not None:
             self._loop.remove_reader(self._port.boards.socket)
         self._port.close()
 

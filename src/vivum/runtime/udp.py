@@ -82,13 +82,14 @@ class UdpPort:
         port: int = 0,
         buffer_bytes: int = 8 * 1024 * 1024,
         ttl: int = 1,
-        shared_memory: bool = False,
+        shared_memory: bool | None = None,
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them. With `shared_memory` large multicasts on loopback go that way (`boards`); the driver must attend to it.
+        them. `shared_memory` tells whether large frames on loopback are sent that way (`boards`); they are read either
+        way, which needs a driver. None is for ports that do neither.
         """
         self._interface = _packed(interface)
         self._domain = domain
@@ -125,8 +126,8 @@ class UdpPort:
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         # A board takes the place of receive buffers, and is as large.
-        is_local = shared_memory and interface.startswith("127.")
-        self.boards = Boards(self.receive_buffer_bytes) if is_local else None
+        is_local = shared_memory is not None and interface.startswith("127.")
+        self.boards = Boards(self.receive_buffer_bytes, shared_memory is True) if is_local else None
 
     def _open(self, address: tuple[str, int]) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
