@@ -12,7 +12,7 @@ from recorded.consumer import Consumer
 from recorded.quotes import write_quotes
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_source_jobs_and_sink_run_on_two_workers(tmp_path):
     write_quotes(tmp_path / "log")
     consumer = Consumer(f"cluster-{os.getpid()}")
