@@ -35,7 +35,7 @@ class AtOnce:
     _routes: Mapping[GroupId, Route]
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Take a command."""
+        """Take a command, the way of all others: the machine's own, which stands before this one."""
         raise NotImplementedError
 
     def take_deliveries(self) -> list[Delivery]:
