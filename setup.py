@@ -34,11 +34,11 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_header", "_layout")],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_header", "_layout", "_slots")],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_frames", "_relabel", "_window")
+        for name in ("_codec", "_frames", "_relabel", "_slots", "_window")
     ]
     others = (
         "pipeline.audit._causal_walk",
@@ -49,7 +49,11 @@ def extensions():
     )
     made += [
         Extension(
-            f"vivum.{name}", [f"src/vivum/{name.replace('.', '/')}.pyx"], extra_compile_args=["-O3"], optional=True
+            f"vivum.{name}",
+            [f"src/vivum/{name.replace('.', '/')}.pyx"],
+            depends=["src/vivum/wire/_slots.pxd"],
+            extra_compile_args=["-O3"],
+            optional=True,
         )
         for name in others
     ]

@@ -86,7 +86,7 @@ def test_only_notes_go_through_the_kernel(domain: int) -> None:
         sender = UdpPort(domain, shared_memory=True)
         send(sender, Endpoint(*plain.getsockname()), frames(3))
         note = plain.recv(65_536)
-        assert NOTE.unpack(note)[:2] == (NOTE_MARK, 3)
+        assert NOTE.unpack_from(note)[:2] == (NOTE_MARK, 3)
         # What is sent again, and what is small, goes as it is.
         send(sender, Endpoint(*plain.getsockname()), frames(1), Priority.REPAIR)
         send(sender, Endpoint(*plain.getsockname()), [b"\1small"])
@@ -171,7 +171,7 @@ class Impostor:
         self.udp.settimeout(PATIENCE_S)
 
     def note(self, count: int = 1) -> None:
-        self.udp.sendto(NOTE.pack(NOTE_MARK, count, self.name, 0), self.listener.endpoint)
+        self.udp.sendto(NOTE.pack(NOTE_MARK, count, self.name) + bytes(8 * count), self.listener.endpoint)
         self.listener.receive(self.listener.sockets[0], 1 << 19)
 
     def answer(self, *descriptors: int) -> None:
@@ -215,9 +215,9 @@ def test_made_up_notes_answers_and_complaints_are_counted_and_dropped(pair: tupl
     assert listener.boards is not None
     random = Random(5)
     with Impostor(listener) as stranger:
-        stolen = NOTE.pack(NOTE_MARK, 1, sender.boards.name, 0)
-        made_up = [NOTE.pack(NOTE_MARK, 1, random.getrandbits(64), 0) for _ in range(500)]
-        for data in (stolen, NOTE_MARK, NOTE_MARK + bytes(100), NOTE.pack(NOTE_MARK, 4_000_000, 1, 0), *made_up):
+        stolen = NOTE.pack(NOTE_MARK, 1, sender.boards.name) + bytes(8)
+        made_up = [NOTE.pack(NOTE_MARK, 1, random.getrandbits(64)) + bytes(8) for _ in range(500)]
+        for data in (stolen, NOTE_MARK, NOTE_MARK + bytes(100), NOTE.pack(NOTE_MARK, 4_000_000, 1), *made_up):
             stranger.udp.sendto(data, listener.endpoint)
             assert take(listener, None, 0) == []
             assert listener.receive(listener.sockets[0], 1 << 19) == []

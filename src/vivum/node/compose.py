@@ -25,6 +25,7 @@ from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.survey.machine import Surveyor
 from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSettings
+from vivum.wire.codec import FrameBuilder
 from vivum.wire.gate import Gate
 
 NOWHERE = Endpoint("0.0.0.0", 0)
@@ -66,8 +67,12 @@ def compose_member(
     seeds: Sequence[Endpoint],
     carry_after_ns: int | None,
     trace: Tracer | None = None,
+    builder: FrameBuilder | None = None,
 ) -> MemberParts:
-    """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees."""
+    """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
+
+    The `builder`, if there is one, makes its reliable frames: where the runtime wants to have them.
+    """
     counters = Counters()
     nobody = Member(NodeId(0), Incarnation(0))
     gate = Gate(domain, counters, nobody, trace, limits)
@@ -78,7 +83,7 @@ def compose_member(
     beaconer = Beaconer(
         endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=False, seeds=seeds
     )
-    qsm = QsmMachine(client, gate, settings, limits, trace=trace)
+    qsm = QsmMachine(client, gate, settings, limits, trace=trace, builder=builder)
     once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
     surveyor = Surveyor(gate)
     machines: list[ProtocolMachine] = [

@@ -1,9 +1,9 @@
 """Large frames between the nodes of one machine: in shared memory, not through the kernel.
 
 The kernel copies a datagram of 64 KB twice for one receiver, into pages that are in no cache: half of what a frame
-costs a sender. So a node on loopback writes large frames on a *board*, memory that others may read, and sends a
-*note* of 24 bytes that says where they are. To all above it is a network like any other: who reads too late finds the
-slot written over, which is a lost datagram, and is repaired as one. Repairs, small frames and all else go as
+costs a sender. So a node on loopback seals large frames on a *board*, memory that others may read, and sends a
+*note* that says where they are. To all above it is a network like any other: who reads too late finds the slot used
+for another frame, which is a lost datagram, and is repaired as one. Repairs, small frames and all else go as
 datagrams.
 
 Who hears a note of a board that it does not have asks for it at a local socket whose name follows from the board's,
@@ -30,11 +30,13 @@ from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
     from vivum.runtime import _board
+    from vivum.wire import _slots
 
     READABLE: bool
 else:
     try:
         from vivum.runtime import _board
+        from vivum.wire import _slots
     except ImportError:
         _board = None
     READABLE = _board is not None and COMPILED and hasattr(os, "memfd_create")
@@ -44,6 +46,9 @@ BOARD_FRAME_BYTES_MIN = 32_768
 
 NOTE_FRAMES_MAX = 8
 """Frames for one note: what a receiver handles at once."""
+
+SLOTS_MIN = 16
+"""Slots of a board, however small receive buffers are."""
 
 BOARDS_MAX = 64
 """Boards of others that a node keeps; at the limit the one that was silent for longest goes."""
@@ -68,8 +73,10 @@ BOARD_MARK = b"\xb6"
 """What notes and complaints begin with; frames begin with their version."""
 
 NOTE_MARK = BOARD_MARK + b"VBN"
-NOTE = struct.Struct("=4sIQQ")
-"""Mark, number of frames, name of the board, number of the first frame."""
+NOTE = struct.Struct("=4sIQ")
+"""Mark, number of frames, name of the board; then 8 bytes for each frame."""
+
+STAMP_BYTES = 8
 
 COMPLAINT_MARK = BOARD_MARK + b"VBC"
 COMPLAINT = struct.Struct("=4sQ")
@@ -85,7 +92,7 @@ class Boards:
     """One node's own board, and those of the nodes that it hears."""
 
     def __init__(self, board_bytes: int, writes: bool = True) -> None:
-        """Prepare to read, and to write if it `writes`: about so many bytes are taken when there is something."""
+        """Prepare to read, and to write if it `writes`: in about so many bytes, of which what is used takes memory."""
         self.written = 0
         """Frames that went this way."""
 
@@ -97,13 +104,15 @@ class Boards:
 
         self.name = secrets.randbits(64)
         self.socket = self._open()
-        self._board_bytes = board_bytes
-        self._own: _board.Board | None = None
+        self.slots: _slots.SlotPool | None = None
+        """Where large frames should be made, so that they need not be copied."""
+
         self._descriptor = -1
         self._written: bytes | None = None
-        self._note = b""
+        self._note = (b"", 0)
         # Without the local socket nobody could ask for the board.
-        self._plain_until = 0.0 if writes and self.socket is not None else float("inf")
+        can_write = writes and READABLE and self.socket is not None and self._make(board_bytes)
+        self._plain_until = 0.0 if can_write else float("inf")
         self._plain_s = PLAIN_S
         # By name: where the owner is, the board, and when it was read last.
         self._others: dict[int, tuple[Endpoint, _board.Board]] = {}
@@ -130,7 +139,8 @@ class Boards:
         if self.socket is not None:
             self.socket.close()
         self._others.clear()
-        self._own = None
+        # Frames that somebody still has keep their memory.
+        self.slots = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -142,21 +152,19 @@ class Boards:
         """Tell whether large frames may be written: nobody complained of late."""
         return not self._plain_until or time.monotonic() >= self._plain_until
 
-    def write(self, frames: list[bytes]) -> bytes | None:
-        """Write the first `NOTE_FRAMES_MAX` frames; return the note to send for them, None if there is no memory."""
-        if self._own is None and not self._make():
-            return None
-        assert self._own is not None
+    def write(self, frames: list[bytes]) -> tuple[bytes, int]:
+        """Show the first frames; return the note to send for them and how many it is of, none if no slot is free."""
+        if self.slots is None:
+            return b"", 0
         if frames[0] is not self._written or len(frames) > 1:
             # Where everybody gets a copy of its own, one frame comes again and again.
-            self._note = self._own.write(frames[:NOTE_FRAMES_MAX])
-            self.written += min(len(frames), NOTE_FRAMES_MAX)
-            self._written = frames[0] if len(frames) == 1 else None
+            self._note = _board.write(self.slots, self.name, frames)
+            self.written += self._note[1]
+            self._written = frames[0] if len(frames) == 1 and type(frames[0]) is bytes else None
         return self._note
 
-    def _make(self) -> bool:
-        slots = max(NOTE_FRAMES_MAX, self._board_bytes // _board.SLOT_BYTES)
-        size = slots * _board.SLOT_BYTES
+    def _make(self, board_bytes: int) -> bool:
+        size = max(SLOTS_MIN, board_bytes // _slots.SLOT_BYTES) * _slots.SLOT_BYTES
         try:
             self._descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self._descriptor, size)
@@ -164,9 +172,8 @@ class Boards:
             fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, SEALS)
         except OSError:
             # No memory, or a kernel before 5.1: datagrams serve.
-            self._plain_until = float("inf")
             return False
-        self._own = _board.Board(memory, self.name, True)
+        self.slots = _slots.SlotPool(memory)
         return True
 
     def on_complaint(self, data: bytes) -> None:
@@ -186,8 +193,8 @@ class Boards:
 
     def read(self, source: Endpoint, note: bytes, taken: list[tuple[Endpoint, bytes]]) -> bytes | None:
         """Append the frames that a note refers to, or let it wait for its board; return a complaint if that is due."""
-        _, count, name, _ = NOTE.unpack(note) if len(note) == NOTE.size else (b"", NOTE_FRAMES_MAX + 1, 0, 0)
-        if count > NOTE_FRAMES_MAX:
+        _, count, name = NOTE.unpack_from(note) if len(note) >= NOTE.size else (b"", 0, 0)
+        if not 0 < count <= NOTE_FRAMES_MAX or len(note) != NOTE.size + STAMP_BYTES * count:
             self.refused += 1
             return None
         known = self._others.get(name)
@@ -213,7 +220,7 @@ class Boards:
             else:
                 self._held.append((source, note, name))
                 if len(self._held) > HELD_NOTES_MAX:
-                    self.missed += NOTE.unpack(self._held.popleft()[1])[1]
+                    self.missed += NOTE.unpack_from(self._held.popleft()[1])[1]
                 return None
         self.missed += count
         return COMPLAINT.pack(COMPLAINT_MARK, name) if is_due else None
@@ -252,7 +259,7 @@ class Boards:
                     os.close(each)
 
     def _answer(self, address: object, user: int) -> None:
-        if not isinstance(address, bytes) or self._own is None:
+        if not isinstance(address, bytes) or self.slots is None:
             self.refused += 1
             return
         attached = []
@@ -284,7 +291,7 @@ class Boards:
         memory = _map(descriptors) if user == os.getuid() else None
         if memory is not None:
             self._forget_silent()
-            self._others[name] = (source, _board.Board(memory, name, False))
+            self._others[name] = (source, _board.Board(memory, name))
             self._read_at[name] = time.monotonic()
         else:
             complaints.append((source, COMPLAINT.pack(COMPLAINT_MARK, name)))
@@ -294,7 +301,7 @@ class Boards:
             elif memory is not None:
                 self.read(each[0], each[1], taken)
             else:
-                self.missed += NOTE.unpack(each[1])[1]
+                self.missed += NOTE.unpack_from(each[1])[1]
 
     def _forget_silent(self) -> None:
         oldest_first = sorted(self._read_at, key=self._read_at.__getitem__)
@@ -312,7 +319,7 @@ def board_fault() -> str:
     try:
         if boards.socket is None:
             return "no local sockets are allowed here"
-        return "" if boards.write([b"\1"]) else "no memory that can be shared and sealed"
+        return "" if boards.slots is not None else "no memory that can be shared and sealed"
     finally:
         boards.close()
 
@@ -342,7 +349,7 @@ def _map(descriptors: list[int]) -> mmap.mmap | None:
     try:
         if fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             size = os.fstat(descriptors[0]).st_size
-            if size and size % _board.SLOT_BYTES == 0:
+            if size and size % _slots.SLOT_BYTES == 0:
                 return mmap.mmap(descriptors[0], size, mmap.MAP_SHARED, mmap.PROT_READ)
     except OSError:
         # No memory to map, or nothing that can be sealed.

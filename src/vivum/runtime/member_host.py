@@ -22,11 +22,13 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN
 from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
 from vivum.runtime.udp import UdpPort
+from vivum.wire.codec import FrameBuilder
 
 CARRY_STEP_NS = 150_000_000
 """How much longer each younger node waits before it carries a service in the place of a lost one."""
@@ -140,6 +142,7 @@ class MemberHost:
             seeds=options.seeds,
             carry_after_ns=self._carry_after_ns(),
             trace=trace,
+            builder=self._builder(),
         )
         self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle, options.poll_ns)
         # Hands messages to the node, as `submit`; bound here, since it is called for each that is sent alone.
@@ -168,6 +171,12 @@ class MemberHost:
                 # Another node of the domain has it, and so the service, or knows where that is.
                 pass
         return open_at(port=options.port)
+
+    def _builder(self) -> FrameBuilder | None:
+        """Let large frames be made where nodes of this machine read them."""
+        slots = None if self._port.boards is None else self._port.boards.slots
+        size = self.settings.frame_bytes_max
+        return FrameBuilder(size, slots) if slots is not None and size >= BOARD_FRAME_BYTES_MIN else None
 
     def _carry_after_ns(self) -> int | None:
         """With seeds only the nodes that are seeds carry a service, the first of them first."""

@@ -22,7 +22,6 @@ from vivum.runtime.boards import (
     BOARD_FRAME_BYTES_MIN,
     BOARD_MARK,
     COMPLAINT_MARK,
-    NOTE_FRAMES_MAX,
     NOTE_MARK,
     Boards,
 )
@@ -365,10 +364,12 @@ class UdpPort:
         boards = self.boards
         if boards is not None and priority is Priority.DATA and boards.is_open and len(run[0]) >= BOARD_FRAME_BYTES_MIN:
             # What is sent again goes as a datagram: who asked for it may not be able to read boards.
-            note = boards.write(run)
-            if note is not None:
+            note, count = boards.write(run)
+            if count:
                 _datagrams.send(self._socket.fileno(), [note], packed)
-                return min(len(run), NOTE_FRAMES_MAX)
+                return count
+        # The kernel cannot have them where they are.
+        run = [each if type(each) is bytes else bytes(each) for each in run]
         return _datagrams.send(self._socket.fileno(), run, packed)
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from typing import final
 
+from vivum.wire._slots import SlotPool
 from vivum.wire.kinds import Kind
 
 VERSION: int
@@ -103,7 +104,9 @@ class FrameBuilder:
     A method that raises leaves it as it was. Payloads may be any bytes-like object and are copied at once.
     """
 
-    def __init__(self, capacity: int) -> None: ...
+    def __init__(self, capacity: int, pool: SlotPool | None = None) -> None:
+        """Prepare for frames of so many bytes. With a pool large ones are made in slots of it while there are any, and
+        are no `bytes` but act as such (`Slot`)."""
     @property
     def capacity(self) -> int:
         """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""

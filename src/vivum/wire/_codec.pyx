@@ -22,6 +22,7 @@ from libc.string cimport memcpy, memset
 from vivum.wire._arguments cimport get_buffer, whole
 from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
+from vivum.wire._slots cimport C_SLOT, C_SLOT_FRAME_MIN, C_SLOT_HEAD, Slot, SlotPool
 
 from vivum.wire import layout, refusals
 from vivum.wire._frames import Frame, consecutive, joint_run, split
@@ -58,8 +59,10 @@ cdef uint64_t CONTROL_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS) & ~ME
 cdef class FrameBuilder:
     """A frame under construction; see the stub."""
 
-    # The frame itself, a `bytes` object that nobody else has yet, and where its bytes are. None between two frames.
+    # The frame itself, a `bytes` object that nobody else has yet or a slot, and where its bytes are.
     cdef PyObject* _frame
+    cdef Slot _slot
+    cdef SlotPool _pool
     cdef uint8_t* _buffer
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t size
@@ -71,21 +74,32 @@ cdef class FrameBuilder:
     cdef uint32_t _run_count
     cdef uint64_t _run_next
 
-    def __cinit__(self, capacity):
-        self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, C_FRAME_MAX)
+    def __cinit__(self, capacity, SlotPool pool=None):
+        cdef uint64_t most = C_FRAME_MAX if pool is None else min(C_FRAME_MAX, C_SLOT - C_SLOT_HEAD)
+        self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, most)
+        self._pool = pool
         self._reset()
 
     def __dealloc__(self):
         Py_XDECREF(self._frame)
 
     cdef int _reset(self) except -1:
-        """Begin a frame in a `bytes` object of its own, which is cut to its size and handed over: no copy is made."""
-        self._frame = raw_bytes(NULL, self.capacity)
-        self._buffer = <uint8_t*>raw_string(self._frame)
+        """Begin a frame in a slot, or in a `bytes` object of its own that is cut to its size: no copy is made of it."""
+        cdef Slot slot = self._pool.take(False) if self._pool is not None else None
+        if slot is None:
+            self._frame = raw_bytes(NULL, self.capacity)
+            self._buffer = <uint8_t*>raw_string(self._frame)
+        else:
+            self._frame = NULL
+            self._buffer = slot.start
+        self._slot = slot
+        self._begin()
+        return 0
+
+    cdef void _begin(self) noexcept:
         self.size = C_HEADER
         self.count = 0
         self._run = 0
-        return 0
 
     @property
     def empty(self):
@@ -245,12 +259,22 @@ cdef class FrameBuilder:
             left -= C_RUN_HEADER
         return left if left >= 0 else -1
 
-    cdef bytes _finish(self, const Header* header, Py_ssize_t padded):
+    cdef object _finish(self, const Header* header, Py_ssize_t padded):
         """Hand the frame over, and begin the next one."""
         cdef PyObject* made
         cdef bytes frame
+        cdef Slot slot
         write_header(self._buffer, header, padded)
         memset(self._buffer + self.size, 0, padded - self.size)
+        slot = self._slot
+        if slot is not None:
+            if padded < C_SLOT_FRAME_MIN:
+                frame = PyBytes_FromStringAndSize(<const char*>self._buffer, padded)
+                self._begin()
+                return frame
+            self._reset()
+            slot.size = padded
+            return slot
         made = self._frame
         # First: where there is no memory for the next frame, this one is as it was.
         self._reset()
@@ -311,7 +335,6 @@ cdef class FrameBuilder:
         cdef list held, frames = [], stops = []
         cdef PyObject* raw
         cdef uint8_t* p
-        cdef bytes frame
         if type(payloads) is not list:
             raise refusals.not_a_list(payloads)
         held = <list>payloads
@@ -350,9 +373,8 @@ cdef class FrameBuilder:
                 p += C_LENGTH + size
                 index += 1
             self.size = p - self._buffer
-            frame = self._finish(&header, self.size)
-            made += PyBytes_GET_SIZE(frame)
-            frames.append(frame)
+            made += <uint64_t>self.size
+            frames.append(self._finish(&header, self.size))
             stops.append(index)
             header.sequence += 1
             left -= 1

@@ -6,16 +6,19 @@ from random import Random
 import pytest
 
 from vivum.core.ids import Endpoint
+from vivum.runtime import boards
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
+_slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")
 
+NAME = 5
 PLACE = Endpoint("127.0.0.1", 7)
 SLOTS = 8
 
 
 @pytest.fixture
 def memory() -> mmap.mmap:
-    return mmap.mmap(-1, SLOTS * _board.SLOT_BYTES)
+    return mmap.mmap(-1, SLOTS * _slots.SLOT_BYTES)
 
 
 def frames(count: int, size: int = 40_000, seed: int = 1) -> list[bytes]:
@@ -24,38 +27,56 @@ def frames(count: int, size: int = 40_000, seed: int = 1) -> list[bytes]:
 
 
 def test_what_was_written_is_read(memory: mmap.mmap) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
     sent, taken = frames(20), []
     for start in range(0, 20, 4):
-        note = own.write(sent[start : start + 4])
-        assert len(note) == _board.NOTE_BYTES
+        note, count = _board.write(pool, NAME, sent[start : start + 4])
+        assert count == 4
         assert note.startswith(_board.NOTE_MARK)
         assert other.read(note, PLACE, taken) == 0
     assert taken == [(PLACE, frame) for frame in sent]
 
 
+def test_a_note_is_what_those_expect_who_cannot_read_boards(memory: mmap.mmap) -> None:
+    note, count = _board.write(_slots.SlotPool(memory), NAME, frames(3))
+    assert boards.NOTE.unpack_from(note) == (boards.NOTE_MARK, count, NAME)
+    assert len(note) == boards.NOTE.size + count * boards.STAMP_BYTES
+    assert _board.FRAMES_MAX == boards.NOTE_FRAMES_MAX
+    assert _slots.SLOT_FRAME_BYTES_MIN == boards.BOARD_FRAME_BYTES_MIN
+
+
+def test_a_note_is_of_no_more_frames_than_it_may(memory: mmap.mmap) -> None:
+    sent, taken = frames(_board.FRAMES_MAX + 2, 100), []
+    note, count = _board.write(_slots.SlotPool(memory), NAME, sent)
+    assert count == _board.FRAMES_MAX
+    assert _board.Board(memory, NAME).read(note, PLACE, taken) == 0
+    assert [data for _, data in taken] == sent[:count]
+
+
 def test_what_was_written_over_is_missed_and_never_mixed_up(memory: mmap.mmap) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
-    notes = [own.write([frame]) for frame in frames(SLOTS + 3)]
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
+    notes = [_board.write(pool, NAME, [frame])[0] for frame in frames(SLOTS + 3)]
     taken: list[tuple[Endpoint, bytes]] = []
     assert [other.read(note, PLACE, taken) for note in notes] == [1, 1, 1] + [0] * SLOTS
     assert [data for _, data in taken] == frames(SLOTS + 3)[3:]
 
 
 def test_a_slot_that_is_being_written_is_not_read(memory: mmap.mmap) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
-    note = own.write(frames(1))
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
+    note, _ = _board.write(pool, NAME, frames(1))
     # The stamp is gone while its owner writes.
     memory[:8] = bytes(8)
     taken: list[tuple[Endpoint, bytes]] = []
     assert other.read(note, PLACE, taken) == 1
+    # Nor by a note that asks for just that.
+    assert other.read(note[: boards.NOTE.size] + bytes(8), PLACE, taken) == 1
     assert not taken
 
 
 def test_a_length_beyond_the_slot_is_not_believed(memory: mmap.mmap) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
-    note = own.write(frames(1))
-    memory[8:12] = (_board.FRAME_BYTES_MAX + 1).to_bytes(4, "little")
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
+    note, _ = _board.write(pool, NAME, frames(1))
+    memory[8:12] = (_slots.SLOT_FRAME_BYTES_MAX + 1).to_bytes(4, "little")
     taken: list[tuple[Endpoint, bytes]] = []
     assert other.read(note, PLACE, taken) == 1
     assert not taken
@@ -63,27 +84,23 @@ def test_a_length_beyond_the_slot_is_not_believed(memory: mmap.mmap) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_notes_give_frames_of_the_board_or_nothing(memory: mmap.mmap, seed: int) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
     sent = frames(SLOTS)
-    note, random = own.write(sent), Random(seed)
+    (note, _), random = _board.write(pool, NAME, sent), Random(seed)
     for _ in range(20_000):
         damaged = bytearray(note)
         for _ in range(random.randrange(1, 4)):
             damaged[random.randrange(len(damaged))] = random.randrange(256)
         taken: list[tuple[Endpoint, bytes]] = []
-        other.read(bytes(damaged[: random.choice((24, 24, 24, 23, 0))]), PLACE, taken)
+        cut = random.choice((len(note), len(note), len(note), len(note) - 1, 16, 0))
+        other.read(bytes(damaged[:cut] + random.choice((b"", b"", b"12345678"))), PLACE, taken)
         assert all(data in sent for _, data in taken)
 
 
-def test_misuse_is_refused(memory: mmap.mmap) -> None:
-    own, other = _board.Board(memory, 5, True), _board.Board(memory, 5, False)
-    with pytest.raises(ValueError, match="of another node"):
-        other.write(frames(1))
-    with pytest.raises(ValueError, match="too large for a slot"):
-        own.write([bytes(_board.FRAME_BYTES_MAX + 1)])
-    with pytest.raises(ValueError, match="at once"):
-        own.write(frames(SLOTS + 1, 10))
+def test_what_cannot_be_written_is_left_to_datagrams(memory: mmap.mmap) -> None:
+    pool = _slots.SlotPool(memory)
+    assert _board.write(pool, NAME, [bytes(_slots.SLOT_FRAME_BYTES_MAX + 1)])[1] == 0
     with pytest.raises(TypeError):
-        own.write(["text"])
-    with pytest.raises(ValueError, match="slots of"):
-        _board.Board(mmap.mmap(-1, 4096), 5, True)
+        _board.write(pool, NAME, ["text"])
+    with pytest.raises(ValueError, match="slots have"):
+        _slots.SlotPool(mmap.mmap(-1, 4096))

@@ -33,7 +33,7 @@ from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.qsm.speaking import Speaker
-from vivum.wire.codec import Frame, measure
+from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
@@ -55,7 +55,9 @@ class QsmMachine(AtOnce):
         settings: QsmSettings | None = None,
         limits: Limits | None = None,
         trace: Tracer | None = None,
+        builder: FrameBuilder | None = None,
     ) -> None:
+        """Prepare. Frames are made by the `builder`, of the settings' size, where there is one."""
         self.settings = settings or QsmSettings()
         self.limits = limits or Limits()
         self.trace = trace
@@ -63,7 +65,7 @@ class QsmMachine(AtOnce):
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        self.sending = Sending(self.settings, self.limits, gate.counters)
+        self.sending = Sending(self.settings, self.limits, gate.counters, builder)
         self._speaker = Speaker(gate, self.limits, self.sending)
         self._gate = gate
         self._listening = Listening(self.settings)

@@ -31,7 +31,9 @@ ENDED_MAX = 4096
 class Sending:
     """All that this node sends."""
 
-    def __init__(self, settings: QsmSettings, limits: Limits, counters: Counters) -> None:
+    def __init__(
+        self, settings: QsmSettings, limits: Limits, counters: Counters, builder: FrameBuilder | None = None
+    ) -> None:
         self.streams: dict[ViewKey, RegionSender] = {}
         self.repairs: list[Datagram] = []
         self.events: list[Event] = []
@@ -40,7 +42,7 @@ class Sending:
         self._settings = settings
         self._limits = limits
         self._counters = counters
-        self._builder = FrameBuilder(settings.frame_bytes_max)
+        self._builder = builder or FrameBuilder(settings.frame_bytes_max)
         self._feeds: dict[GroupId, Feed] = {}
         self._ended: dict[ViewKey, int] = {}
         self._ready: dict[ViewKey, None] = {}

@@ -1,0 +1,39 @@
+# cython: language_level=3
+"""What other compiled parts see of `_slots.pyx`."""
+
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
+
+cdef enum:
+    # Bytes of a slot, and of what stands before its frame: a line of a processor's cache.
+    C_SLOT = 65536
+    C_SLOT_HEAD = 64
+    # Smaller frames are not worth a slot.
+    C_SLOT_FRAME_MIN = 32768
+
+
+cdef class SlotPool:
+    cdef Py_buffer _view
+    cdef bint _is_held
+    cdef uint8_t* _base
+    cdef readonly Py_ssize_t slots
+    # A stack of slots that may be written, and a ring of those that should rest.
+    cdef uint16_t* _free
+    cdef Py_ssize_t _free_count
+    cdef uint16_t* _resting
+    cdef Py_ssize_t _rest_first
+    cdef Py_ssize_t _rest_count
+    cdef uint64_t _number
+
+    cdef Slot take(self, bint rests)
+    cdef void give_back(self, Py_ssize_t index, bint rests) noexcept
+    cdef uint64_t show(self, Slot slot) noexcept
+
+
+cdef class Slot:
+    cdef SlotPool pool
+    cdef uint8_t* start
+    cdef Py_ssize_t size
+    cdef Py_ssize_t index
+    # What readers know it by; 0 until it is shown.
+    cdef uint64_t stamp
+    cdef bint _rests

@@ -1,0 +1,39 @@
+"""Memory for large frames that others may read; what `_slots.pyx` offers. Without it frames are `bytes`."""
+
+from mmap import mmap
+from typing import final
+
+SLOT_BYTES: int
+"""What each frame takes."""
+
+SLOT_HEAD_BYTES: int
+"""What stands before it there: its stamp in 8 bytes, and its length in 4."""
+
+SLOT_FRAME_BYTES_MIN: int
+"""Smaller frames are not worth a slot: a `FrameBuilder` makes `bytes` of them."""
+
+SLOT_FRAME_BYTES_MAX: int
+"""The largest frame that fits."""
+
+@final
+class SlotPool:
+    """Slots that a `FrameBuilder` seals large frames in.
+
+    A slot is free again when nobody holds its frame any more, and then the first to be written. Who keeps frames until
+    all have them need not fear for readers; what is not kept so long rests as long as possible before it is used again.
+    """
+
+    def __init__(self, memory: mmap) -> None:
+        """Use memory as slots."""
+
+    @property
+    def slots(self) -> int:
+        """All of them."""
+    @property
+    def unused(self) -> int:
+        """Those that hold no frame."""
+
+@final
+class Slot(bytes):
+    """A frame in a slot. It is no `bytes` object, but has all of it that senders use: a length, bytes by index and
+    slice, and the buffer protocol. `bytes(slot)` copies it."""
