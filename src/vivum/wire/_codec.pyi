@@ -182,12 +182,9 @@ class FrameBuilder:
         None if it does not fit, or is no `bytes` object. What the builder holds is left alone.
         """
 
-    def seal_run(
+    def seal_runs(
         self,
-        group: int,
-        first_sequence: int,
-        payloads: list[bytes],
-        start: int,
+        parts: list[tuple[int, int, list[bytes], int]],
         frames_max: int,
         bytes_max: int,
         kind: int,
@@ -198,13 +195,14 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[int]]:
-        """Seal messages of a group, from index `start` on, into frames of rising `sequence`, as by `extend` and `seal`.
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]]]:
+        """Seal messages into frames of rising `sequence`, as by `extend` and `seal`, but each part in runs of its own.
 
-        Only frames that are full, so that the next message does not fit but would fit the next frame: what is left is
-        for a frame that others may share, or must be cut. At most `frames_max` of them, and none once they have
-        `bytes_max` bytes. Return the frames, and for each the index of the first message that is not in it. The builder
-        must be empty.
+        A part is a group, the number of its first message, messages, and the index of the first of them to seal. Only
+        frames that are full, so that the next message does not fit but would fit the next frame: what is left is for a
+        frame that others may share, or must be cut. At most `frames_max` of them, and none once they have `bytes_max`
+        bytes. Return the frames, and for each which parts are in it, with the index of the first message that is not.
+        The builder must be empty.
         """
 
 def seal_control(

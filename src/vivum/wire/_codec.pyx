@@ -17,6 +17,7 @@ from cpython.buffer cimport PyBuffer_Release
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from vivum.wire._arguments cimport get_buffer, whole
@@ -50,6 +51,28 @@ GROUP_MAX = C_GROUP_MAX
 FLAG_CONTINUES = C_CONTINUES
 FLAG_MORE = C_MORE
 SEQUENCE_MAX = C_SEQUENCE_MAX
+
+cdef struct Part:
+    # Messages of a group, borrowed: whose they are, the number of the first in the list, and which of them are meant.
+    PyObject* payloads
+    uint64_t first
+    Py_ssize_t start
+    Py_ssize_t stop
+    uint32_t group
+
+cdef struct End:
+    # Up to which message a part is in a frame.
+    Py_ssize_t frame
+    Py_ssize_t part
+    Py_ssize_t stop
+
+
+cdef void* grown(void* memory, size_t size) except NULL:
+    cdef void* larger = realloc(memory, size)
+    if larger == NULL:
+        raise MemoryError()
+    return larger
+
 
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
 cdef uint64_t CONTROL_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS) & ~MESSAGE_MASK
@@ -322,63 +345,124 @@ cdef class FrameBuilder:
         memcpy(p + C_RUN_HEADER + C_LENGTH, PyBytes_AS_STRING(payload), size)
         return frame
 
-    def seal_run(
-        self, group, first_sequence, payloads, start, frames_max, bytes_max,
-        kind, domain, sender, incarnation, region, view, sequence, sent_ns,
+    def seal_runs(
+        self, parts, frames_max, bytes_max, kind, domain, sender, incarnation, region, view, sequence, sent_ns
     ):
         cdef Header header
-        cdef uint32_t number = <uint32_t>whole(group, "group", 0, C_GROUP_MAX)
-        cdef uint64_t first = whole(first_sequence, "first_sequence", 0, C_SEQUENCE_MAX)
         cdef uint64_t left = whole(frames_max, "frames_max", 0, U64), most = whole(bytes_max, "bytes_max", 0, U64)
-        cdef uint64_t made = 0
-        cdef Py_ssize_t index, at, stop, size, room = self.capacity - C_HEADER - C_RUN_HEADER
-        cdef list held, frames = [], stops = []
-        cdef PyObject* raw
+        cdef uint64_t made = 0, first
+        cdef Py_ssize_t count, part, index, last, stop, end, size
+        cdef Py_ssize_t written = 0, room
+        cdef list frames = [], ends = []
+        cdef list payloads
+        cdef tuple held, each
+        cdef Part* known
+        cdef End* notes = NULL
         cdef uint8_t* p
-        if type(payloads) is not list:
-            raise refusals.not_a_list(payloads)
-        held = <list>payloads
-        stop = len(held)
-        index = <Py_ssize_t>whole(start, "start", 0, stop)
-        if stop and first > C_SEQUENCE_MAX - <uint64_t>(stop - 1):
-            raise refusals.out_of_range("first_sequence", first_sequence, 0, C_SEQUENCE_MAX - <uint64_t>(stop - 1))
-        read_header(
-            &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
-        )
-        if self.count:
-            raise refusals.frame_begun(self.count)
-        raw = <PyObject*>held
-        # No Python code runs in here but of the memory allocator, so the list stays as it is, and its objects with it.
-        while left and made < most and header.sequence <= C_SEQUENCE_MAX:
-            at = index
-            size = 0
-            while at < stop and raw_is_bytes(raw_item(raw, at)):
-                size += C_LENGTH + raw_size(raw_item(raw, at))
-                if size > room:
+        cdef PyObject* item
+        if type(parts) is not list:
+            raise refusals.not_a_list(parts)
+        # Nobody can take a list of messages away while this has it.
+        held = tuple(parts)
+        count = len(held)
+        room = count + 16
+        known = <Part*>malloc((count + 1) * sizeof(Part))
+        try:
+            notes = <End*>malloc(room * sizeof(End))
+            if known == NULL or notes == NULL:
+                raise MemoryError()
+            for part in range(count):
+                if type(held[part]) is not tuple or len(held[part]) != 4:
+                    raise refusals.not_a_part(held[part])
+                each = <tuple>held[part]
+                known[part].group = <uint32_t>whole(each[0], "group", 0, C_GROUP_MAX)
+                first = known[part].first = whole(each[1], "first_sequence", 0, C_SEQUENCE_MAX)
+                if type(each[2]) is not list:
+                    raise refusals.not_a_list(each[2])
+                payloads = <list>each[2]
+                stop = known[part].stop = len(payloads)
+                known[part].start = <Py_ssize_t>whole(each[3], "start", 0, stop)
+                if stop and first > C_SEQUENCE_MAX - <uint64_t>(stop - 1):
+                    raise refusals.out_of_range("first_sequence", each[1], 0, C_SEQUENCE_MAX - <uint64_t>(stop - 1))
+                known[part].payloads = <PyObject*>payloads
+            read_header(
+                &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
+            )
+            if self.count:
+                raise refusals.frame_begun(self.count)
+            part = 0
+            index = known[0].start if count else 0
+            # No Python code runs in here, not even of a collector: nothing that it looks at is made. So lists stay as
+            # they are, and their objects with them.
+            while left and made < most and header.sequence <= C_SEQUENCE_MAX:
+                last = part
+                end = index
+                if not self._find_end(known, count, &last, &end):
                     break
-                at += 1
-            if size <= room or C_LENGTH + raw_size(raw_item(raw, at)) > room:
-                # There is still room, or the next one fits no frame and must be cut.
-                break
-            # What was added up fits behind the header of one run: no more than 32,726 messages, however small.
-            p = self._buffer + C_HEADER
-            store32(p, number)
-            store64(p + 4, first + <uint64_t>index)
-            store16(p + 12, <uint32_t>(at - index))
-            p += C_RUN_HEADER
-            while index < at:
-                size = raw_size(raw_item(raw, index))
-                store16(p, <uint32_t>size)
-                memcpy(p + C_LENGTH, raw_string(raw_item(raw, index)), size)
-                p += C_LENGTH + size
-                index += 1
-            self.size = p - self._buffer
-            made += <uint64_t>self.size
-            frames.append(self._finish(&header, self.size))
-            stops.append(index)
-            header.sequence += 1
-            left -= 1
-        return frames, stops
+                # What was added up fits behind the header, with one for each run: no run has more than 32,726 messages.
+                p = self._buffer + C_HEADER
+                while True:
+                    stop = end if part == last else known[part].stop
+                    if index < stop:
+                        store32(p, known[part].group)
+                        store64(p + 4, known[part].first + <uint64_t>index)
+                        store16(p + 12, <uint32_t>(stop - index))
+                        p += C_RUN_HEADER
+                        while index < stop:
+                            item = raw_item(known[part].payloads, index)
+                            size = raw_size(item)
+                            store16(p, <uint32_t>size)
+                            memcpy(p + C_LENGTH, raw_string(item), size)
+                            p += C_LENGTH + size
+                            index += 1
+                        if written == room:
+                            room *= 2
+                            notes = <End*>grown(notes, room * sizeof(End))
+                        notes[written].frame = len(frames)
+                        notes[written].part = part
+                        notes[written].stop = stop
+                        written += 1
+                    if part == last:
+                        break
+                    part += 1
+                    index = known[part].start
+                self.size = p - self._buffer
+                made += <uint64_t>self.size
+                frames.append(self._finish(&header, self.size))
+                header.sequence += 1
+                left -= 1
+            for index in range(written):
+                if notes[index].frame == len(ends):
+                    ends.append([])
+                (<list>ends[notes[index].frame]).append((notes[index].part, notes[index].stop))
+        finally:
+            free(known)
+            free(notes)
+        return frames, ends
+
+    cdef bint _find_end(self, Part* parts, Py_ssize_t count, Py_ssize_t* part, Py_ssize_t* index) noexcept:
+        """Find the message that does not fit a frame any more that begins here, but would fit one of its own."""
+        cdef Py_ssize_t number = part[0], at = index[0], whole_room = self.capacity - C_HEADER, room = whole_room, size
+        cdef Py_ssize_t head = C_RUN_HEADER
+        cdef PyObject* item
+        while number < count:
+            if at >= parts[number].stop:
+                number += 1
+                at = parts[number].start if number < count else 0
+                head = C_RUN_HEADER
+                continue
+            item = raw_item(parts[number].payloads, at)
+            if not raw_is_bytes(item):
+                return False
+            size = C_LENGTH + raw_size(item)
+            if head + size > room:
+                part[0] = number
+                index[0] = at
+                return C_RUN_HEADER + size <= whole_room
+            room -= head + size
+            head = 0
+            at += 1
+        return False
 
 
 def seal_control(kind, domain, sender, incarnation, region, view, sequence, sent_ns, body, key_epoch=0):

@@ -284,12 +284,9 @@ class FrameBuilder:
         header = _header(MESSAGE_KINDS, size, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
         return header + RUN_HEADER.pack(group, message, 1) + LENGTH.pack(len(payload)) + payload
 
-    def seal_run(
+    def seal_runs(
         self,
-        group: int,
-        first_sequence: int,
-        payloads: list[bytes],
-        start: int,
+        parts: list[tuple[int, int, list[bytes], int]],
         frames_max: int,
         bytes_max: int,
         kind: int,
@@ -300,39 +297,70 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[int]]:
-        """Seal full frames, and only such, one after the other; return them and where each ended in the list."""
-        require(group, "group", 0, GROUP_MAX)
-        require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]]]:
+        """Seal full frames, and only such, one after the other; return them and what of each part is in each."""
         require(frames_max, "frames_max", 0, U64_MAX)
         require(bytes_max, "bytes_max", 0, U64_MAX)
-        if type(payloads) is not list:
-            raise refusals.not_a_list(payloads)
-        stop = len(payloads)
-        index = require(start, "start", 0, stop)
-        if stop:
-            require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (stop - 1))
+        if type(parts) is not list:
+            raise refusals.not_a_list(parts)
+        for part in parts:
+            if type(part) is not tuple or len(part) != 4:
+                raise refusals.not_a_part(part)
+            group, first_sequence, payloads, start = part
+            require(group, "group", 0, GROUP_MAX)
+            require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
+            if type(payloads) is not list:
+                raise refusals.not_a_list(payloads)
+            require(start, "start", 0, len(payloads))
+            if payloads:
+                require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (len(payloads) - 1))
         _header(MESSAGE_KINDS, 0, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
         if self._count:
             raise refusals.frame_begun(self._count)
         frames: list[bytes] = []
-        stops: list[int] = []
-        made, room = 0, self._capacity - HEADER_BYTES - RUN_HEADER_BYTES
+        ends: list[list[tuple[int, int]]] = []
+        made, begin = 0, (0, parts[0][3] if parts else 0)
         while len(frames) < frames_max and made < bytes_max and sequence <= SEQUENCE_MAX:
-            at, size = index, 0
-            while at < stop and type(payloads[at]) is bytes and size <= room:
-                size += LENGTH_BYTES + len(payloads[at])
-                at += size <= room
-            if size <= room or LENGTH_BYTES + len(payloads[at]) > room:
-                # There is still room, or the next one fits no frame and must be cut.
+            end = self._end_of_full(parts, *begin)
+            if end is None:
                 break
-            self.extend(group, first_sequence, payloads[:at], index)
+            runs = []
+            for number in range(begin[0], end[0] + 1):
+                group, first, payloads, start = parts[number]
+                start = begin[1] if number == begin[0] else start
+                stop = end[1] if number == end[0] else len(payloads)
+                if start < stop:
+                    self.extend(group, first, payloads[:stop], start)
+                    # What goes on with a run of the same group is a run of its own all the same.
+                    self._run = -1
+                    runs.append((number, stop))
             frames.append(self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns))
+            ends.append(runs)
             made += len(frames[-1])
-            index = at
-            stops.append(index)
+            begin = end
             sequence += 1
-        return frames, stops
+        return frames, ends
+
+    def _end_of_full(
+        self, parts: list[tuple[int, int, list[bytes], int]], number: int, index: int
+    ) -> tuple[int, int] | None:
+        """Find the message that does not fit a frame any more that begins here, but would fit one of its own."""
+        room, is_open = self._capacity - HEADER_BYTES, False
+        while number < len(parts):
+            payloads = parts[number][2]
+            if index >= len(payloads):
+                number, is_open = number + 1, False
+                index = parts[number][3] if number < len(parts) else 0
+                continue
+            if type(payloads[index]) is not bytes:
+                break
+            size = LENGTH_BYTES + len(payloads[index])
+            need = size if is_open else RUN_HEADER_BYTES + size
+            if need > room:
+                return (number, index) if RUN_HEADER_BYTES + size <= self._capacity - HEADER_BYTES else None
+            room -= need
+            index, is_open = index + 1, True
+        return None
 
 
 def seal_control(

@@ -134,26 +134,29 @@ class Outbox:
                 self._index = 0
         return self._next
 
-    def seal_run(
-        self, builder: FrameBuilder, frames_max: int, bytes_max: int, header: tuple[int, ...]
-    ) -> tuple[list[bytes], list[int]]:
-        """Seal full frames as far as no message must be cut; return them and one past the last message in each.
+    def next_part(self, is_alone: bool) -> tuple[int, int, list[bytes], int] | None:
+        """Tell what is next for `FrameBuilder.seal_runs`: all that waits, but where this is alone a part may do.
 
-        The same frames as `fill` gives, for less work; often none, then `fill` it is.
+        None if it is not for that: where messages are cut, or nothing waits.
         """
-        if self._cut or self._cut_to_fill or not self._chunks:
-            return [], []
-        first = self._next - self._index
-        frames, stops = builder.seal_run(
-            self._group, first, self._chunks[0], self._index, frames_max, bytes_max, *header
-        )
-        if frames:
-            # Each has one run. In the chunk something is left: the message that did not fit any more.
-            taken = sum(map(len, frames)) - len(frames) * (HEADER_BYTES + RUN_HEADER_BYTES)
-            self._size -= taken - LENGTH_BYTES * (stops[-1] - self._index)
-            self._index = stops[-1]
-            self._next = first + stops[-1]
-        return frames, [first + stop for stop in stops]
+        if self._cut or self._cut_to_fill or not (self._chunks if is_alone else len(self._chunks) == 1):
+            return None
+        return self._group, self._next - self._index, self._chunks[0], self._index
+
+    def skip_to(self, index: int) -> None:
+        """Take those out of the first chunk that are sealed, up to this index."""
+        chunk = self._chunks[0]
+        self._size -= measure(chunk, self._index, index)[0]
+        self._next += index - self._index
+        self._index = index
+        if index == len(chunk):
+            self._chunks.popleft()
+            self._index = 0
+
+    @property
+    def next_message(self) -> int:
+        """The number of the first that is not wholly in frames."""
+        return self._next
 
     def _cut_into(self, builder: FrameBuilder, payload: bytes) -> bool:
         """Put the next piece of a message in that did not fit; tell whether it was the last."""

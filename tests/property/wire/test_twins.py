@@ -134,27 +134,33 @@ def test_packing_of_one_group_in_order_agrees(capacity, steps):
     assert split_outcome(_twin, sealed[0])[0] == "returned", "a builder makes only frames that receivers take"
 
 
-@settings(max_examples=300)
-@given(
-    st.sampled_from([64, 100, 300]),
+PARTS = st.tuples(GROUPS, st.integers(0, 1000), st.lists(PAYLOADS, min_size=3, max_size=30), st.integers(0, 3))
+LOOSE_PARTS = st.tuples(
     st.one_of(GROUPS, ANY),
     st.one_of(SEQUENCES, ANY),
     st.one_of(st.lists(PAYLOADS, max_size=30), LISTS),
     st.one_of(st.integers(0, 3), ANY),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([64, 100, 300]),
+    st.one_of(st.lists(PARTS, max_size=6), st.lists(st.one_of(PARTS, LOOSE_PARTS, ANY), max_size=4), ANY),
     st.one_of(st.just(99), ANY),
     st.one_of(st.just(9999), ANY),
     KINDS,
     LOOSE_HEADERS,
 )
-def test_sealing_many_frames_agrees(capacity, group, first, payloads, start, frames_max, bytes_max, kind, header):
-    arguments = (group, first, payloads, start, frames_max, bytes_max, kind, *header)
+def test_sealing_many_frames_agrees(capacity, parts, frames_max, bytes_max, kind, header):
+    arguments = (parts, frames_max, bytes_max, kind, *header)
     twin, compiled = _twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
-    assert outcome(compiled.seal_run, *arguments) == outcome(twin.seal_run, *arguments)
+    assert outcome(compiled.seal_runs, *arguments) == outcome(twin.seal_runs, *arguments)
     for form in (twin, compiled):
         assert form.empty
         form.append(1, 1, b"begun")
-    assert outcome(compiled.seal_run, *arguments) == outcome(twin.seal_run, *arguments)
-    assert outcome(twin.seal_run, *arguments)[0] != "returned"
+    assert outcome(compiled.seal_runs, *arguments) == outcome(twin.seal_runs, *arguments)
+    assert outcome(twin.seal_runs, *arguments)[0] != "returned"
 
 
 @settings(max_examples=300)
@@ -181,19 +187,29 @@ def test_sealing_one_message_agrees_and_is_the_same_as_in_two_steps(capacity, gr
         assert {form.seal(kind, *header) for form in (twin, compiled)} != {alone[1]}
 
 
-@given(st.sampled_from([64, 100, 300]), st.lists(PAYLOADS, max_size=30), st.integers(0, 3), st.integers(0, 9))
-def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, payloads, start, frames_max):
-    start = min(start, len(payloads))
-    oracle, expected, at = _twin.FrameBuilder(capacity), [], start
+@given(st.sampled_from([64, 100, 300]), st.lists(st.lists(PAYLOADS, max_size=20), max_size=6), st.integers(0, 9))
+def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, lists, frames_max):
+    parts = [(group, 5, payloads, min(group, len(payloads))) for group, payloads in enumerate(lists)]
+    waiting = {group: (payloads, start) for group, _, payloads, start in parts}
+    oracle, expected, packed = _twin.FrameBuilder(capacity), [], []
     while len(expected) < frames_max:
-        stop = oracle.extend(1, 5, payloads, at)
-        if stop == len(payloads) or not _twin.FrameBuilder(capacity).append(1, 5, payloads[stop]):
+        runs, fits_alone = [], False
+        for group, (payloads, start) in list(waiting.items()):
+            stop = oracle.extend(group, 5, payloads, start)
+            if stop > start:
+                runs.append((group, stop))
+            waiting[group] = (payloads, stop)
+            if stop < len(payloads):
+                fits_alone = _twin.FrameBuilder(capacity).append(1, 5, payloads[stop])
+                break
+            del waiting[group]
+        if not fits_alone:
             break
-        expected.append((oracle.seal(1, 2, 3, 4, 5, 6, 7 + len(expected), 8), stop))
-        at = stop
+        expected.append(oracle.seal(1, 2, 3, 4, 5, 6, 7 + len(expected), 8))
+        packed.append(runs)
     for form in (_twin, _codec):
-        made = form.FrameBuilder(capacity).seal_run(1, 5, payloads, start, frames_max, 1 << 30, 1, 2, 3, 4, 5, 6, 7, 8)
-        assert list(zip(*made, strict=True)) == expected
+        made = form.FrameBuilder(capacity).seal_runs(parts, frames_max, 1 << 30, 1, 2, 3, 4, 5, 6, 7, 8)
+        assert made == (expected, packed)
 
 
 @st.composite

@@ -32,8 +32,8 @@ def payloads(count: int, size: int, seed: int = 1) -> list[bytes]:
 @pytest.mark.parametrize("size", [10, 1000, 20_000])
 def test_frames_are_the_same_bytes_as_without_slots(pool: "_slots.SlotPool", size: int) -> None:
     messages = payloads(4 * CAPACITY // size, size)
-    made = codec.FrameBuilder(CAPACITY, pool).seal_run(7, 0, messages, 0, 100, 1 << 30, *HEADER, 9, 11)
-    twin = TwinBuilder(CAPACITY).seal_run(7, 0, messages, 0, 100, 1 << 30, *HEADER, 9, 11)
+    made = codec.FrameBuilder(CAPACITY, pool).seal_runs([(7, 0, messages, 0)], 100, 1 << 30, *HEADER, 9, 11)
+    twin = TwinBuilder(CAPACITY).seal_runs([(7, 0, messages, 0)], 100, 1 << 30, *HEADER, 9, 11)
     assert len(made[0]) >= 3
     assert all(type(each) is _slots.Slot for each in made[0])
     assert ([bytes(each) for each in made[0]], made[1]) == twin

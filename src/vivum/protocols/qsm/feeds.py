@@ -92,11 +92,13 @@ class Feed:
     def confirm(self) -> list[tuple[int, int]]:
         """Find what has become stable everywhere since the last time, but for what was reported as failed."""
         first, stop = self.advance()
-        news = RangeSet([(first, stop)] if first < stop else ())
-        if self._failed:
-            news.difference_update(self._failed)
-            self._failed.discard_range(0, stop)
-        return list(news.ranges())
+        news = [(first, stop)] if first < stop else []
+        if not self._failed:
+            return news
+        rest = RangeSet(news)
+        rest.difference_update(self._failed)
+        self._failed.discard_range(0, stop)
+        return list(rest.ranges())
 
     def fail(self, first: int, stop: int) -> list[tuple[int, int]]:
         """Give messages up; return those of which nothing was reported yet."""

@@ -17,13 +17,15 @@ Packed = list[tuple[GroupId, int]]
 class Outboxes:
     """One outbox for each group."""
 
-    __slots__ = ("_cut_to_fill", "_outboxes", "_ready")
+    __slots__ = ("_cut_to_fill", "_outboxes", "_ready", "_turn_bytes")
 
     def __init__(self, cut_to_fill: bool = True) -> None:
         """Begin with nothing. With `cut_to_fill` messages are cut so that frames are full."""
         self._cut_to_fill = cut_to_fill
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
+        # That the first of them had since its turn began; 0 where it is alone.
+        self._turn_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._ready)
@@ -62,6 +64,8 @@ class Outboxes:
     def take(self, group: GroupId) -> Outbox:
         """Hand over all that waits of a group."""
         if group in self._ready:
+            if self._ready[0] == group:
+                self._turn_bytes = 0
             self._ready.remove(group)
         return self._outboxes.pop(group)
 
@@ -81,34 +85,83 @@ class Outboxes:
         while ready:
             group = ready[0]
             outbox = self._outboxes[group]
-            waiting, was_cut = outbox.size, outbox.is_cut
+            waiting, was_cut, first = outbox.size, outbox.is_cut, outbox.next_message
             # A group that ended the last frame with a piece of a message ends its turn with the rest of it.
-            packed.append((group, outbox.fill(builder, rest_only=was_cut and len(ready) > 1)))
+            stop = outbox.fill(builder, rest_only=was_cut and len(ready) > 1)
+            if stop > first or outbox.size < waiting:
+                packed.append((group, stop))
             taken += waiting - outbox.size
             if not outbox:
-                ready.popleft()
-                # Thousands of groups that are silent now must not keep an empty box each.
-                del self._outboxes[group]
+                self._drop_first()
             elif outbox.is_cut:
                 # The frame is full. The next one begins with the rest, so that few messages are open at receivers;
                 # but one that takes many frames shares them with the other groups.
                 if was_cut:
-                    ready.rotate(-1)
+                    self._end_turn()
                 break
+            elif was_cut:
+                self._end_turn()
             else:
-                ready.rotate(-1)
-                if not was_cut:
-                    break
+                self._count_turn(waiting - outbox.size, builder.capacity)
+                break
         return packed, taken
+
+    def _drop_first(self) -> None:
+        """Nothing is left of the group whose turn it is."""
+        # Thousands of groups that are silent now must not keep an empty box each.
+        del self._outboxes[self._ready.popleft()]
+        self._turn_bytes = 0
+
+    def _end_turn(self) -> None:
+        self._ready.rotate(-1)
+        self._turn_bytes = 0
+
+    def _count_turn(self, taken: int, turn_bytes_max: int) -> None:
+        """A frame is full, and something is left of the group whose turn it is: it goes on if it had little yet.
+
+        So the messages that were sent together are together in frames, of which all know at once that they arrived.
+        """
+        self._turn_bytes += taken
+        if self._cut_to_fill or len(self._ready) == 1 or self._turn_bytes >= turn_bytes_max:
+            self._end_turn()
 
     def seal_run(
         self, builder: FrameBuilder, frames_max: int, bytes_max: int, header: tuple[int, ...]
     ) -> tuple[list[bytes], list[Packed], int]:
-        """Seal full frames if one group alone waits: they, what is in each, and their bytes of messages. Often none."""
-        if len(self._ready) != 1:
+        """Seal full frames, as `fill` gives them, for less work: they, what is in each, and their bytes of messages.
+
+        Often none: where messages must be cut, or a group has more than it may send in its turn while others wait.
+        """
+        parts: list[tuple[int, int, list[bytes], int]] = []
+        sizes: list[int] = []
+        is_alone = len(self._ready) == 1
+        turn_left, wanted = builder.capacity - self._turn_bytes, min(bytes_max, frames_max * builder.capacity)
+        for group in self._ready:
+            outbox = self._outboxes[group]
+            part = outbox.next_part(is_alone)
+            if part is None or (outbox.size > turn_left and not is_alone):
+                break
+            parts.append(part)
+            sizes.append(outbox.size)
+            turn_left = builder.capacity
+            wanted -= outbox.size
+            if wanted < 0:
+                break
+        if not parts:
             return [], [], 0
-        group = self._ready[0]
-        outbox = self._outboxes[group]
-        waiting = outbox.size
-        frames, stops = outbox.seal_run(builder, frames_max, bytes_max, header)
-        return frames, [[(group, stop)] for stop in stops], waiting - outbox.size
+        frames, ends = builder.seal_runs(parts, frames_max, bytes_max, *header)
+        if not frames:
+            return [], [], 0
+        last, stop = ends[-1][-1]
+        taken = sum(sizes[:last])
+        for _ in range(last):
+            self._drop_first()
+        outbox = self._outboxes[self._ready[0]]
+        outbox.skip_to(stop)
+        taken += sizes[last] - outbox.size
+        if not outbox:
+            self._drop_first()
+        elif not is_alone:
+            self._turn_bytes += sizes[last] - outbox.size
+        packed = [[(GroupId(parts[part][0]), parts[part][1] + stop) for part, stop in frame] for frame in ends]
+        return frames, packed, taken

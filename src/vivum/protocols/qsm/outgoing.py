@@ -187,7 +187,7 @@ class RegionSender:
     def seal_run(
         self, builder: FrameBuilder, now_ns: int, header: tuple[int, ...], frames_max: int, bytes_max: int
     ) -> list[bytes]:
-        """Seal full frames of one group as far as the window has room: as `pack` and `sealed` would, for less work.
+        """Seal full frames as far as the window has room: as `pack` and `sealed` would, for less work.
 
         Often none: where others wait, claim a place in the window, or something else is to be told, or the rate has a
         limit. The header is all that frames have in common, up to their number and time.
