@@ -138,8 +138,9 @@ class Ring:
             return
         if self._me in token.skipped:
             # A copy that waited on its way may be of an old round, or of one that we ourselves lead: then it tells
-            # nothing new, and to take it over would be to forget the round that is under way.
-            if (token.term, token.round) > (self.term, self.round):
+            # nothing new, and to take it over would be to forget the round that is under way. One of this very round
+            # tells that it goes on without us.
+            if token.leader != self._me and (token.term, token.round) >= (self.term, self.round):
                 self._adopt(now_ns, token)
                 self._host.absorb(now_ns, token)
             if token.leader != source:
