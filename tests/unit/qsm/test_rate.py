@@ -211,7 +211,7 @@ def test_when_a_queue_is_gone_the_rate_is_what_came_while_it_stood() -> None:
 
 
 def test_where_windows_are_full_the_rate_is_not_in_the_way_and_stays() -> None:
-    """Ours: on a link that loses a little the rate grew to twice the link, and each burst filled the queue before it."""
+    """Ours: on a link that loses a little the rate grew to twice the link, and bursts filled the queue before it."""
     rates = {}
     for is_full in (False, True):
         estimate = RateEstimate(QsmSettings(), 0)

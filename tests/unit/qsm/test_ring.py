@@ -133,8 +133,7 @@ def test_an_old_leader_learns_from_a_receipt_that_it_leads_no_more() -> None:
 
 
 def test_a_leader_that_was_passed_over_in_an_old_round_does_not_forget_the_one_under_way() -> None:
-    """Ours: tokens waited in the queue of a busy sender, and the late copy took the leader back to an old round. Nothing
-    went round for 0.2 s, until its watch was over."""
+    """Ours: the copy waited in the queue of a busy sender. Nothing went round for 0.2 s, until the watch was over."""
     net = RingNet(4)
     net.run_for(10 * MILLISECOND + 50_000)
     leader, rounds = net.members[1], len(net.rounds())
