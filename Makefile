@@ -7,9 +7,11 @@
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# Tests that share nothing run side by side; those with real processes would take the processors from each other.
-REAL := tests/integration tests/pipeline
-PURE := -n 2 --dist worksteal tests $(REAL:%=--ignore=%)
+# Tests that share nothing run side by side. So do those of the pipeline, file by file: much of their time Java starts
+# and Spark waits. Those with clocks and sockets of their own would take the processors from each other.
+REAL := tests/integration
+SPARK := -n 2 --dist loadfile tests/pipeline
+PURE := -n 2 --dist worksteal tests --ignore=tests/integration --ignore=tests/pipeline
 # How long `make soak` goes on; smaller numbers make a shorter one.
 SOAK_SEEDS ?= 2000
 SOAK_FUZZ_SECONDS ?= 300
@@ -28,12 +30,14 @@ test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/java.sh >/dev/null
 	@echo "vivum: tests that need a processor each"
 	@$(PYTEST) -m "not soak" $(PURE)
-	@echo "vivum: tests with real processes, sockets and Spark, one at a time"
+	@echo "vivum: tests with Spark, two files at a time"
+	@$(PYTEST) -m "not soak" $(SPARK)
+	@echo "vivum: tests with real processes and sockets, one at a time"
 	@$(PYTEST) -m "not soak" $(REAL)
 
 quick: dev  ## The tests that take less than a second each
 	@$(PYTEST) -m "not slow and not soak" $(PURE)
-	@$(PYTEST) -m "not slow and not soak" $(REAL)
+	@$(PYTEST) -m "not slow and not soak" $(REAL) tests/pipeline
 
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the pipeline: starting one takes seconds."""
+"""One Spark session for all tests of the pipeline in one process: starting one takes seconds."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.sql.shuffle.partitions": "2",
+            # To make fast code for a query costs more than it saves where each sees a few rows once.
+            "spark.sql.codegen.wholeStage": "false",
         },
+        brief=True,
     )
     yield made
     made.stop()

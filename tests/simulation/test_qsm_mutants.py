@@ -108,12 +108,12 @@ def delivers_to_those_who_left(patch: Patch) -> None:
 
 
 MUTANTS: dict[Callable[[Patch], None], list[int]] = {
-    caches_forget_what_is_stable: [39],
-    confirms_what_is_stable: [151],
-    counts_only_who_knows_the_stream: [7],
-    waits_for_the_fastest: [16, 18],
-    skips_what_those_behind_lack: [5, 11],
-    ignores_begin_marks: [11],
+    caches_forget_what_is_stable: [52, 45],
+    confirms_what_is_stable: [127],
+    counts_only_who_knows_the_stream: [42, 60],
+    waits_for_the_fastest: [16],
+    skips_what_those_behind_lack: [14, 15],
+    ignores_begin_marks: [28],
     never_asks: [3, 10],
     never_takes_a_sleeper_in_again: [5, 14],
     delivers_to_those_who_left: [1],
@@ -162,9 +162,9 @@ def forgets_to_label_what_it_sends_again(patch: Patch) -> None:
 
 
 HYBRID_MUTANTS: dict[Callable[[Patch], None], list[int]] = {
-    overtakes_what_waits_in_the_streams: [4],
-    forgets_what_waits_when_a_stream_closes: [4],
-    goes_on_with_a_stream_that_closes: [6, 9],
+    overtakes_what_waits_in_the_streams: [10],
+    forgets_what_waits_when_a_stream_closes: [19, 10],
+    goes_on_with_a_stream_that_closes: [10],
     forgets_to_label_what_it_sends_again: [3],
 }
 

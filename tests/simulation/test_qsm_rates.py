@@ -69,6 +69,20 @@ def test_a_sender_alone_fills_the_link_and_not_the_queue_before_it() -> None:
         assert port.egress_free_ns - at_ms * MILLISECOND < 14 * MILLISECOND
 
 
+def test_a_token_that_waited_behind_data_does_not_stop_the_ring() -> None:
+    """Ours: the sender passed over a leader while its queue was long, and the leader took its late word for news."""
+    world = make_world(ALONE, egress_bytes=700_000, seed=2)
+    before, since_ms, pauses_ms = 0.0, 1000, []
+    for at_ms in range(1000, 4000, 5):
+        world.advance_to(at_ms * MILLISECOND)
+        node = world.hosts[NodeId(4)].node
+        assert node is not None
+        if node.counters.messages_delivered > before:
+            pauses_ms.append(at_ms - since_ms)
+            before, since_ms = node.counters.messages_delivered, at_ms
+    assert max(pauses_ms) < 50
+
+
 def test_links_that_lose_one_frame_in_a_hundred_are_filled_too() -> None:
     """Ours: repairs that were lost came late, and the start ended by chance. 11,410 messages a second fill the link."""
     world = make_world(ALONE, egress_bytes=700_000, loss=0.01, seed=2)

@@ -199,6 +199,30 @@ def test_the_rate_is_soon_back_near_where_a_queue_stood_and_goes_on_from_there_b
     assert max(steps) < 1.01
 
 
+def test_when_a_queue_is_gone_the_rate_is_what_came_while_it_stood() -> None:
+    """Ours: from the lowest point of the drain it crept back for a second, and a twentieth of the link was not used."""
+    judge = Judge()
+    judge.after(830)
+    # Late processes made a period look better than the link is.
+    judge.after(861, standing_ns=20 * MILLISECOND)
+    judge.after(830, standing_ns=20 * MILLISECOND, periods=3)
+    assert judge.estimate.rate < 7900
+    assert judge.after(830) == 8300 * 995 // 1000
+
+
+def test_where_windows_are_full_the_rate_is_not_in_the_way_and_stays() -> None:
+    """Ours: on a link that loses a little the rate grew to twice the link, and bursts filled the queue before it."""
+    rates = {}
+    for is_full in (False, True):
+        estimate = RateEstimate(QsmSettings(), 0)
+        for number in range(1, 40):
+            estimate.on_frame(800)
+            estimate.update((number * 100 - 50) * MILLISECOND, 0, 0, is_full)
+            rates[is_full] = estimate.update(number * 100 * MILLISECOND, 0, 0)
+    assert rates[True] == 8000 * START_PER_MILLE // 1000
+    assert rates[False] > 12_000
+
+
 def test_a_link_that_takes_more_than_when_a_queue_stood_is_used() -> None:
     judge = Judge()
     judge.after(800, standing_ns=2 * MILLISECOND, periods=2)

@@ -1,5 +1,6 @@
 """Token rings, sentence by sentence of `docs/design/qsm.md`."""
 
+import msgspec
 import pytest
 
 from qsm_worlds.ring_net import RingNet
@@ -129,6 +130,33 @@ def test_an_old_leader_learns_from_a_receipt_that_it_leads_no_more() -> None:
     assert net.leaders() == {2}
     assert net.members[1].rings[0].leader == 2
     assert net.rounds()[-1].skipped == ()
+
+
+def test_a_leader_that_was_passed_over_in_an_old_round_does_not_forget_the_one_under_way() -> None:
+    """Ours: the copy waited in the queue of a busy sender. Nothing went round for 0.2 s, until the watch was over."""
+    net = RingNet(4)
+    net.run_for(10 * MILLISECOND + 50_000)
+    leader, rounds = net.members[1], len(net.rounds())
+    under_way = leader.rings[0].round
+    assert under_way == rounds + 1
+    late = msgspec.structs.replace(_token(term=0, round_=under_way - 2, leader=1), skipped=(1,))
+    leader.rings[0].on_token(net.now_ns, NodeId(4), late)
+    net.run_for(20 * MILLISECOND)
+    assert [token.round for token in net.rounds()] == list(range(1, rounds + 11))
+    assert net.leaders() == {1}
+    assert leader.absorbed == [], "it is older than what the leader itself decided since"
+
+
+def test_a_late_copy_for_one_who_was_passed_over_tells_the_leader_that_it_is_awake_and_changes_nothing_else() -> None:
+    net = RingNet(4, busy=False)
+    net.run_for(MILLISECOND)
+    member = net.members[3]
+    member.rings[0].round = 7
+    absorbed = list(member.absorbed)
+    late = msgspec.structs.replace(_token(term=0, round_=5, leader=1), skipped=(3,))
+    member.rings[0].on_token(net.now_ns, NodeId(2), late)
+    assert [target for target, _ in member.rings[0].take_messages(net.now_ns)] == [2, 1]
+    assert (member.rings[0].round, member.absorbed) == (7, absorbed)
 
 
 def test_a_token_of_an_older_term_is_confirmed_and_not_handled() -> None:

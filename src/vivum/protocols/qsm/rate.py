@@ -106,7 +106,9 @@ class RateEstimate:
         "_since_ns",
         "_standing_ns",
         "_stuck_periods",
+        "_taken",
         "_uneasy_periods",
+        "_was_full",
         "_was_queueing",
         "rate",
     )
@@ -125,6 +127,10 @@ class RateEstimate:
         # The rate at which a queue began to stand the last time; 0 if none did.
         self._edge = 0
         self._was_queueing = False
+        # What came while a queue stood all the time: what the link takes; 0 before the first.
+        self._taken = 0
+        # In this period a window was full.
+        self._was_full = False
         # The shortest queue of this period; None before the first.
         self._standing_ns: int | None = None
         self._lossy_periods = 0
@@ -153,15 +159,18 @@ class RateEstimate:
         """Do not judge this time: who is behind loses for other reasons than the rate of today."""
         self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
         self._standing_ns = None
+        self._was_full = False
         self._lossy_periods = 0
 
-    def update(self, now_ns: int, own_frames: int, standing_ns: int) -> int:
+    def update(self, now_ns: int, own_frames: int, standing_ns: int, is_full: bool = False) -> int:
         """Judge the last period if it is over; return the rate to state.
 
         `own_frames` were sent by this node itself so far: the rate is that of all senders together. `standing_ns` is
         what all frames of the last while had to wait in queues on their way here. The least of it in the period counts:
-        a queue that stands does so all the time, one that a late process makes comes and goes.
+        a queue that stands does so all the time, one that a late process makes comes and goes. `is_full`: a sender
+        waits for its window.
         """
+        self._was_full = self._was_full or is_full
         self._standing_ns = standing_ns if self._standing_ns is None else min(standing_ns, self._standing_ns)
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
@@ -174,6 +183,7 @@ class RateEstimate:
             self._maybe_free(before, reached, self._standing_ns)
             self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
             self._standing_ns = None
+            self._was_full = False
         return self.rate
 
     def _judge(self, received: int, reached: int, standing_ns: int) -> None:
@@ -183,16 +193,18 @@ class RateEstimate:
         self._noise = min(self._noise, loss + self._noise * 9 // 10)
         self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
         if self._is_starting:
-            self._start(is_lossy, is_queueing, standing_ns)
+            self._start(is_lossy, is_queueing, standing_ns, reached)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
         elif is_queueing:
-            self._drain(standing_ns)
+            self._drain(standing_ns, reached)
         elif loss <= self._noise + QUIET_PER_MILLE:
             self._decreases = self._uneasy_periods = 0
             self._clean_periods += 1
-            if standing_ns < SHORT_NS:
+            if self._was_queueing:
+                self.rate = max(self.rate, min(self._edge, self._taken) * (1000 - EDGE_PER_MILLE) // 1000)
+            elif standing_ns < SHORT_NS:
                 self._grow()
                 self._is_starting = reached * 1000 > self._edge * RESUME_PER_MILLE
         else:
@@ -202,7 +214,7 @@ class RateEstimate:
                 self._noise, self._uneasy_periods = loss, 0
         self._was_queueing = is_queueing
 
-    def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int) -> None:
+    def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int, reached: int) -> None:
         """Grow fast while nobody knows yet what the link takes."""
         was_warned = self._is_warned
         self._is_warned = is_queueing or (is_lossy and self._lost >= START_LOST_MIN)
@@ -210,7 +222,7 @@ class RateEstimate:
         is_again = was_warned or self._best * 1000 <= self._edge * FORGIVEN_PER_MILLE
         is_over = (self._is_warned and is_again) or self._lossy_periods >= LOSSY_PERIODS
         if is_over and is_queueing and was_warned and self.rate:
-            self._drain(standing_ns)
+            self._drain(standing_ns, reached)
         elif is_over or (self._is_warned and self.rate):
             self.rate = max(self._initial, self._best * 980 // 1000)
         elif self.rate:
@@ -221,11 +233,13 @@ class RateEstimate:
             self._is_starting = self._is_warned = False
             self._clean_periods = 0
 
-    def _drain(self, standing_ns: int) -> None:
+    def _drain(self, standing_ns: int, reached: int) -> None:
         """Go slower. Nothing is lost yet, but tokens wait in the same queues."""
         self._clean_periods = 0
         rate = min(self.rate, self._best)
-        if not self._was_queueing:
+        if self._was_queueing:
+            self._taken = reached
+        else:
             self._edge = rate
         drain = min((standing_ns - SHORT_NS) * 1000 // (DRAIN_PERIODS * self._period_ns), DRAIN_PER_MILLE_MAX)
         floor = self._best * QUEUE_FLOOR_PER_MILLE // 1000
@@ -234,7 +248,7 @@ class RateEstimate:
     def _maybe_free(self, before: int, reached: int, standing_ns: int) -> None:
         """Let a rate grow that is stuck at what was seen, while nothing speaks against it and half of it is used."""
         is_clean = not (self._lossy_periods or self._uneasy_periods) and standing_ns < SHORT_NS
-        if self.rate != before or not is_clean or 2 * reached < self.rate:
+        if self.rate != before or not is_clean or self._was_full or 2 * reached < self.rate:
             self._stuck_periods = 0
             return
         self._stuck_periods += 1

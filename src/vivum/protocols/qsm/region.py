@@ -79,6 +79,8 @@ class RegionMember(RingLadder):
         self._interval_ns = settings.token_busy_ns_max
         # So many unstable frames mean that a window fills.
         self._filling = max(1, settings.window // 8)
+        # So many, that a sender waits, or soon will: stable is known here from the last round.
+        self._full = max(1, settings.window * 3 // 4)
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
@@ -197,11 +199,14 @@ class RegionMember(RingLadder):
 
     def _measure(self) -> None:
         """See how much of any window is in use: a token is needed before it is full, not on every frame."""
-        unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
-        if self.own is not None:
-            unstable = max(unstable, self.own.next_frame - self.own.first)
         settings = self._settings
-        self._interval_ns = settings.token_busy_ns_min if unstable >= self._filling else settings.token_busy_ns_max
+        is_filling = self._unstable() >= self._filling
+        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
+
+    def _unstable(self) -> int:
+        """Tell of how many frames the fullest window consists, as far as this node knows."""
+        unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
+        return unstable if self.own is None else max(unstable, self.own.next_frame - self.own.first)
 
     # Rings.
 
@@ -292,7 +297,7 @@ class RegionMember(RingLadder):
             stream.measure_delay(now_ns)
             if stream.standing_ns is not None:
                 delays.append(stream.standing_ns)
-        return self._rate.update(now_ns, own_frames, self._standing_ns(delays))
+        return self._rate.update(now_ns, own_frames, self._standing_ns(delays), self._unstable() >= self._full)
 
     def _standing_ns(self, delays: list[int]) -> int:
         """Tell how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""

@@ -5,7 +5,8 @@ receipt: who does not confirm it in time is passed over (`skipped`) and gets a c
 that it can say that it is awake. The leader starts rounds, one at a time. If it falls silent, the one who cannot
 pass the token to it, or the first member that misses the token for too long, leads on with a higher term.
 
-Invariants: a node handles each (term, round) once; only the leader of the highest term that it knows starts rounds.
+Invariants: a node handles each (term, round) once; only the leader of the highest term that it knows starts rounds;
+the round that a node knows of in a term never goes back, whatever comes late.
 """
 
 from dataclasses import dataclass
@@ -136,8 +137,12 @@ class Ring:
             # Of a leader that was replaced, or of a second one in the same term: the receipt tells it who leads.
             return
         if self._me in token.skipped:
-            self._adopt(now_ns, token)
-            self._host.absorb(now_ns, token)
+            # A copy that waited on its way may be of an old round, or of one that we ourselves lead: then it tells
+            # nothing new, and to take it over would be to forget the round that is under way. One of this very round
+            # tells that it goes on without us.
+            if token.leader != self._me and (token.term, token.round) >= (self.term, self.round):
+                self._adopt(now_ns, token)
+                self._host.absorb(now_ns, token)
             if token.leader != source:
                 self._confirm(token.leader, token.round, self.leader)
             return
