@@ -44,12 +44,15 @@ LOOK_NS = 30_000
 BUSY_TURN_NS = 50_000
 """If a turn of the loop took longer, others have work there: then a node only looks once in each turn."""
 
-UNTURNED_NS = 100_000
+UNTURNED_NS = 200_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
 
+SETTLE_NS = 500_000
+"""What answers leave to be done waits no longer than this while they go back and forth: output of other machines, and
+timers, which are in milliseconds."""
+
 SETTLE_S = 0.001
-"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next.
-Less is nothing to the timers of a loop."""
+"""The same where a node sleeps between one message and the next: less is nothing to the timers of a loop."""
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
@@ -97,6 +100,8 @@ class Driver:
         # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
         self._has_spoken = False
+        # The loop has a turn only for the sake of others: what comes is answered at once by who looks.
+        self._answers = False
         # When the loop was last left to others by who polls.
         self._left_ns = 0
         # Something was answered, and all else that it caused is put off until this time.
@@ -181,6 +186,9 @@ class Driver:
                 self._loop.add_reader(each, partial(self._on_readable, each))
 
     def _on_readable(self, readable: socket) -> None:
+        if self._answers and self._is_turning:
+            # The look that comes in this turn of the loop takes it, for less.
+            return
         # Where what comes is likely to be alone, to look for more would cost as much as to take it. What came besides
         # is taken in the next turn.
         arrived = self._port.receive(readable, 1) if self._polling.expects_one else self._drain()
@@ -214,7 +222,7 @@ class Driver:
         else:
             self._hand_over(deliveries)
             if self._settle_at_ns is None:
-                self._settle_at_ns = now_ns + UNTURNED_NS
+                self._settle_at_ns = now_ns + SETTLE_NS
             if self._has_input:
                 self._pump()
             elif self._has_spoken:
@@ -240,7 +248,7 @@ class Driver:
         self._has_spoken = False
         self._deliver()
         if self._settle_at_ns is None and not self._is_turning:
-            self._settle_at_ns = self.now_ns + UNTURNED_NS
+            self._settle_at_ns = self.now_ns + SETTLE_NS
             self._settle_later()
         if self._sent_bytes:
             self._wait()
@@ -286,7 +294,7 @@ class Driver:
         now_ns = self.now_ns
         goes_on = not self._closed and self._polling.go_on(now_ns)
         if self._has_spoken and self._settle_at_ns is None:
-            self._settle_at_ns = now_ns + UNTURNED_NS
+            self._settle_at_ns = now_ns + SETTLE_NS
         if not goes_on:
             self._is_turning = False
             self._pollers.discard(id(self))
@@ -312,6 +320,7 @@ class Driver:
                 break
             if self.now_ns >= until_ns:
                 break
+        self._answers = bool(arrived) and self._has_spoken
         return bool(arrived) and (self._settle_at_ns is None or self.now_ns < self._settle_at_ns)
 
     def _settle(self) -> None:
