@@ -78,6 +78,7 @@ class Driver:
         The driver polls for at most `poll_ns` before it lets the loop sleep, where that pays.
         """
         self._node = node
+        self._hear_now, self._seal_now = node.hear_now, node.seal_now
         self._port = port
         self._on_delivery = on_delivery
         self._on_event = on_event
@@ -142,7 +143,10 @@ class Driver:
         if self._has_input or self._has_spoken or self._unsent or self._closed:
             self.submit(command)
             return
-        datagrams = self._node.send_now(self._epoch_ns + monotonic_ns(), command)
+        now_ns = self._epoch_ns + monotonic_ns()
+        datagrams = self._seal_now(now_ns, command)
+        if datagrams is None:
+            datagrams = self._node.send_now(now_ns, command)
         if not datagrams:
             self._has_input = True
             self.pump_soon()
@@ -214,9 +218,14 @@ class Driver:
     def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
         """Take one datagram, hand its messages over, and put all else off; if there is no message in it, do all."""
         node, now_ns = self._node, self._epoch_ns + monotonic_ns()
-        node.on_datagrams(now_ns, arrived)
+        source, data = arrived[0]
         self._has_spoken = False
-        deliveries = node.take_deliveries()
+        heard = self._hear_now(now_ns, source, data)
+        if heard is not None:
+            deliveries = [heard]
+        else:
+            node.on_datagrams(now_ns, arrived)
+            deliveries = node.take_deliveries()
         if not deliveries:
             self._pump()
         else:
@@ -225,9 +234,9 @@ class Driver:
                 self._settle_at_ns = now_ns + SETTLE_NS
             if self._has_input:
                 self._pump()
-            elif self._has_spoken:
+            elif self._has_spoken or heard is not None:
                 self._deliver()
-        self._polling.on_arrival(now_ns, len(arrived[0][1]))
+        self._polling.on_arrival(now_ns, len(data))
         self._wait()
 
     def _settle_later(self) -> None:

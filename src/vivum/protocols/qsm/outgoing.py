@@ -154,6 +154,18 @@ class RegionSender:
         return room > 0
 
     @property
+    def room(self) -> tuple[int, int]:
+        """Tell how many frames the window has room for, where something is unstable and nobody claims a place.
+
+        And how many bytes: the last frame may pass them.
+        """
+        in_window = self.next_frame - self.first
+        frames = min(
+            self._settings.cache_frames_max - in_window, self._settings.window_frames - in_window + self._ahead
+        )
+        return frames, self._window_bytes_max - self.window_bytes
+
+    @property
     def must_speak(self) -> bool:
         """Only a frame of this stream alone can tell how it begins, of slow members, and of views of groups."""
         return self.next_frame == 0 or self.slow != self._told or bool(self._view_marks)
