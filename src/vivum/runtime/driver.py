@@ -329,7 +329,7 @@ class Driver:
                 break
             if self.now_ns >= until_ns:
                 break
-        self._answers = bool(arrived) and self._has_spoken
+        self._answers = bool(arrived) and self._has_spoken and self._port.looks_at_all
         return bool(arrived) and (self._settle_at_ns is None or self.now_ns < self._settle_at_ns)
 
     def _settle(self) -> None:
