@@ -17,7 +17,8 @@ state). New data is pulled: no more of it is sealed than `room_bytes`, what the 
 frames, repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
 
 For who is in a hurry there is a short way in and out: `take_deliveries()` after a datagram, `send_now(now_ns, command)`
-in the place of `submit`, and a shorter one before both, `hear_now` and `seal_now`, for what was expected. What else they caused is had by `take_output()` as ever, which must follow soon.
+in the place of `submit`, and a shorter one before both, `hear_now` and `seal_now`, for what was expected. What else
+they caused is had by `take_output()` as ever, which must follow soon.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """

@@ -278,7 +278,9 @@ def test_the_shortest_way_leaves_all_as_the_way_of_all_others(nodes: int, steps:
                 world.take(sender)
             elif step[0] == "many":
                 place = list(world.wire.members)[step[1] % nodes]
-                world.wire.members[place].node.submit(world.wire.now_ns, SendMessages(GROUP, [b"%d" % number] * step[2]))
+                world.wire.members[place].node.submit(
+                    world.wire.now_ns, SendMessages(GROUP, [b"%d" % number] * step[2])
+                )
                 world.settle(1)
             else:
                 world.settle(step[1])

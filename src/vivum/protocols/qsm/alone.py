@@ -9,15 +9,14 @@ Here is no judgement: who arms these parts has looked whether anything is in the
 may have changed. What is not exactly as expected is left to the way of all others.
 """
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from vivum.protocols.qsm._alone_twin import AloneIn, AloneOut
 from vivum.wire.codec import COMPILED
 
 if not TYPE_CHECKING and COMPILED:
-    try:
+    with contextlib.suppress(ImportError):
         from vivum.protocols.qsm._alone import AloneIn, AloneOut
-    except ImportError:
-        pass
 
 __all__ = ["AloneIn", "AloneOut"]

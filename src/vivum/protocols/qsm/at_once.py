@@ -4,8 +4,8 @@ The same as the way of all others, in state, counters and bytes, for less work. 
 message, it takes the way of all others.
 
 In two steps. `send_now` and `take_deliveries` do what must be done for a message and leave the rest to `take_output`.
-Where a message went that way, the next one of its stream and group is left to compiled parts (`alone`), which only write
-down what they did: `catch_up` does it, before anything else looks at the machine or changes it.
+Where a message went that way, the next one of its stream and group is left to compiled parts (`alone`), which only
+write down what they did: `catch_up` does it, before anything else looks at the machine or changes it.
 
 Invariants: while a part is armed nothing is in the way of what it takes; all that could put something there clears it.
 What is written down is carried out before the next command, frame, timer or output.

@@ -245,7 +245,7 @@ class StreamReceiver:
                 self.cache[first] = frames[0]
                 return True
         else:
-            self.largest = max(self.largest, max([frame.length for frame in frames]))
+            self.largest = max(self.largest, *[frame.length for frame in frames])
             sent = [frame.sent_ns for frame in frames]
             self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
             self._delay_sum_ns += count * now_ns - sum(sent)
