@@ -150,7 +150,9 @@ class AtOnce:
             self._alone_in.disarm(name)
 
     def _be_wary(self) -> None:
-        """Something may be in the way from now on: look before the next message."""
+        """Something may be in the way from now on: note what was done, and look before the next message."""
+        if self._done:
+            self.catch_up()
         self._alone_in.clear()
         self._alone_out.clear()
 

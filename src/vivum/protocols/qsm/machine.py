@@ -102,8 +102,6 @@ class QsmMachine(AtOnce):
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave or send."""
-        if self._done:
-            self.catch_up()
         self._be_wary()
         self._now_ns = now_ns
         if not self._started:
@@ -171,8 +169,6 @@ class QsmMachine(AtOnce):
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: find what it is about, and act by kind."""
-        if self._done:
-            self.catch_up()
         self._be_wary()
         self._now_ns = now_ns
         kind = frame.kind
@@ -408,8 +404,6 @@ class QsmMachine(AtOnce):
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
-        if self._done:
-            self.catch_up()
         self._be_wary()
         self._now_ns = now_ns
         self.client.on_timer(now_ns)
