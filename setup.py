@@ -1,4 +1,4 @@
-"""Builds what is compiled (codec, walk of the audit, packing of logs) where that can be, else goes on without.
+"""Builds what is compiled (codec, single messages, datagrams, audit, logs) where that can be, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """
@@ -42,6 +42,7 @@ def extensions():
     ]
     others = (
         "pipeline.audit._causal_walk",
+        "protocols.qsm._alone",
         "runtime._arenas",
         "runtime._board",
         "runtime._datagrams",

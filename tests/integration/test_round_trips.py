@@ -238,3 +238,72 @@ def test_a_callback_may_answer_one_message_with_many_and_leave_and_close(domain_
                 answering.try_send(b"too late")
 
     play(scenario())
+
+
+# What callbacks may do while answers go back and forth.
+
+
+@pytest.mark.parametrize("poll_us", [0, 200])
+@pytest.mark.parametrize("trouble", ["raises", "sends many", "asks", "diverts", "leaves", "closes"])
+def test_a_callback_may_do_anything_in_the_middle_of_a_conversation(
+    domain_name: str, poll_us: int, trouble: str
+) -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        raised: list[BaseException] = []
+        loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+        first, second = await meet(domain_name, poll_us=poll_us)
+        async with first, second:
+            ping, pong = await first.enter("/p", bytes, own=False), await second.enter("/p", bytes, own=False)
+            await ping.wait_for_members(2)
+            await pong.wait_for_members(2)
+            done, heard, ends = loop.create_future(), list[int](), trouble in ("leaves", "closes")
+            numbers: list[int] = []
+
+            def on_pong(event: vivum.TopicEvent[bytes]) -> None:
+                numbers.append(event.sequence)
+                if int(event.value) == 150:
+                    if trouble == "raises":
+                        pong.try_send(event.value)
+                        raise ValueError("from the callback")
+                    if trouble == "sends many":
+                        assert pong.try_send_many([b"-1"] * 5)
+                    elif trouble == "asks":
+                        assert second.statistics() is not None
+                        assert pong.statistics().delivered >= 150
+                    elif trouble == "diverts":
+                        pong.on(on_pong)
+                    elif trouble == "leaves":
+                        pong.let_go()
+                    elif trouble == "closes":
+                        second.close_now()
+                    if ends:
+                        done.set_result(None)
+                if trouble != "raises" or int(event.value) != 150:
+                    answered = False
+                    try:
+                        answered = pong.try_send(event.value)
+                    except vivum.VivumError:
+                        assert ends
+                    assert answered or ends
+
+            def on_ping(event: vivum.TopicEvent[bytes]) -> None:
+                if event.value == b"-1":
+                    return
+                heard.append(int(event.value))
+                if len(heard) == 300:
+                    done.set_result(None)
+                else:
+                    assert ping.try_send(b"%d" % len(heard))
+
+            pong.on(on_pong)
+            ping.on(on_ping)
+            ping.try_send(b"0")
+            await done
+            count = 151 if ends else 300
+            assert numbers == list(range(count))
+            if not ends:
+                assert heard == list(range(300))
+            assert [str(each) for each in raised] == (["from the callback"] if trouble == "raises" else [])
+
+    play(scenario())

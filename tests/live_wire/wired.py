@@ -24,7 +24,7 @@ Fate = Callable[[list[tuple[Endpoint, Datagram]]], Iterable[tuple[Endpoint, Data
 class Wire:
     """A service and some nodes that have joined one group."""
 
-    def __init__(self, nodes: int, group: GroupId) -> None:
+    def __init__(self, nodes: int, group: GroupId, settings: QsmSettings | None = None) -> None:
         self.now_ns = 10 * SECOND
         self.fate: Fate = lambda sent: sent
         self.delivered: dict[Endpoint, list[Delivery]] = {}
@@ -38,7 +38,7 @@ class Wire:
                 DOMAIN,
                 place,
                 Random(place.port),
-                QsmSettings(),
+                settings or QsmSettings(),
                 Limits(),
                 seeds=(),
                 carry_after_ns=None,

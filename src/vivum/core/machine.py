@@ -17,12 +17,13 @@ state). New data is pulled: no more of it is sealed than `room_bytes`, what the 
 frames, repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
 
 For who is in a hurry there is a short way in and out: `take_deliveries()` after a datagram, `send_now(now_ns, command)`
-in the place of `submit`. What else they caused is had by `take_output()` as ever, which must follow soon.
+in the place of `submit`, and a shorter one before both, `hear_now` and `seal_now`, for what was expected. What else
+they caused is had by `take_output()` as ever, which must follow soon.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
@@ -143,6 +144,20 @@ class Machine(Protocol):
 
     def take_deliveries(self) -> list[Delivery]:
         """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""
+        ...
+
+    @property
+    def hear_now(self) -> Callable[[int, Endpoint, bytes], Delivery | None]:
+        """Take a datagram if it is exactly what was expected next, and return its message.
+
+        None, and nothing changed, if it is not: then it must come by `on_datagram`. After it, and after `seal_now`,
+        `take_deliveries` must follow soon.
+        """
+        ...
+
+    @property
+    def seal_now(self) -> Callable[[int, Command], list[Datagram] | None]:
+        """As `send_now`, for messages that were expected; None, and nothing changed, if it is none of these."""
         ...
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:

@@ -4,6 +4,7 @@ The node opens datagrams at one gate and hands each frame to the protocol that r
 never sees bytes that do not decode. All else is as in `vivum.core.machine`.
 """
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint
@@ -66,6 +67,16 @@ class TakesRuns(Protocol):
 @runtime_checkable
 class AnswersAtOnce(Protocol):
     """A protocol with a short way in and out for single messages (`vivum.core.machine`)."""
+
+    @property
+    def hear_now(self) -> Callable[[int, Endpoint, bytes], Delivery | None]:
+        """Take a datagram at once, if it is one that was expected; None, and nothing changed, if it is not."""
+        ...
+
+    @property
+    def seal_now(self) -> Callable[[int, Command], list[Datagram] | None]:
+        """As `send_now`, for what was expected; None, and nothing changed, if it was not."""
+        ...
 
     def take_deliveries(self) -> list[Delivery]:
         """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""

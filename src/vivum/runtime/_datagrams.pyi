@@ -5,6 +5,9 @@ from typing import TypeVar, final
 
 P = TypeVar("P")
 
+SOCKETS_LOOKED_AT: int
+"""So many sockets `look` looks at; the loop serves the others."""
+
 @final
 class Receiver:
     """Drains sockets into `bytes` objects."""
@@ -23,6 +26,7 @@ class Receiver:
     ) -> list[tuple[P, bytes]]:
         """Take one datagram of any of the first 8 sockets, in turn; look again and again for so long, without sleeping.
 
+        It begins with the socket that had the last one, but not for ever: none is starved by another.
         What comes from `own` is left out but at the first socket. Other threads run meanwhile.
         """
 

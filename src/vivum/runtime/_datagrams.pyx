@@ -87,6 +87,10 @@ cdef enum:
     LARGE = 32768
     # Sockets that are looked at while a node polls; the loop serves the others.
     LOOKED_AT = 8
+    # So many datagrams in a row may come from one socket before the next one is looked at first.
+    IN_A_ROW = 16
+
+SOCKETS_LOOKED_AT = LOOKED_AT
 
 
 @cython.final
@@ -97,6 +101,9 @@ cdef class Receiver:
     cdef iovec _parts[BATCH]
     cdef sockaddr_in _sources[BATCH]
     cdef list _buffers
+    # Which socket `look` begins with, and how often in a row that one had something.
+    cdef int _begins_at
+    cdef int _in_a_row
 
     def __cinit__(self):
         self._buffers = [None] * BATCH
@@ -148,7 +155,7 @@ cdef class Receiver:
 
     def look(self, list fds, wait_ns, dict known, make, own):
         cdef int sockets[LOOKED_AT]
-        cdef int count = <int>min(len(fds), LOOKED_AT), index = 0
+        cdef int count = <int>min(len(fds), LOOKED_AT), index, tried = 0
         cdef int64_t until_ns = now_ns() + <int64_t>wait_ns
         cdef uint64_t address, ours = <uint64_t><long long>own
         cdef unsigned int length
@@ -157,7 +164,7 @@ cdef class Receiver:
         cdef char* buffer
         for index in range(count):
             sockets[index] = fds[index]
-        index = 0
+        index = self._begins_at if self._begins_at < count else 0
         self._prepare(1)
         buffer = PyBytes_AS_STRING(self._buffers[0])
         # Another thread of Python may run meanwhile, but none uses the sockets of a node besides its loop's.
@@ -178,6 +185,9 @@ cdef class Receiver:
                 index += 1
                 if index == count:
                     index = 0
+                tried += 1
+                if tried == count:
+                    tried = 0
                     if now_ns() >= until_ns:
                         break
                     relax()
@@ -185,6 +195,8 @@ cdef class Receiver:
             PyErr_SetFromErrno(OSError)
         if size < 0:
             return []
+        self._in_a_row = self._in_a_row + 1 if index == self._begins_at else 0
+        self._begins_at = index if self._in_a_row < IN_A_ROW else index + 1
         return [self._taken(0, size, address, known, make)]
 
     cdef tuple _taken(self, int index, Py_ssize_t size, uint64_t address, dict known, make):

@@ -44,12 +44,15 @@ LOOK_NS = 30_000
 BUSY_TURN_NS = 50_000
 """If a turn of the loop took longer, others have work there: then a node only looks once in each turn."""
 
-UNTURNED_NS = 100_000
+UNTURNED_NS = 200_000
 """After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
 
+SETTLE_NS = 500_000
+"""What answers leave to be done waits no longer than this while they go back and forth: output of other machines, and
+timers, which are in milliseconds."""
+
 SETTLE_S = 0.001
-"""What an answer leaves to be done waits no longer than this, where a node sleeps between one message and the next.
-Less is nothing to the timers of a loop."""
+"""The same where a node sleeps between one message and the next: less is nothing to the timers of a loop."""
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
@@ -75,6 +78,7 @@ class Driver:
         The driver polls for at most `poll_ns` before it lets the loop sleep, where that pays.
         """
         self._node = node
+        self._hear_now, self._seal_now = node.hear_now, node.seal_now
         self._port = port
         self._on_delivery = on_delivery
         self._on_event = on_event
@@ -97,6 +101,8 @@ class Driver:
         # Commands were taken, or messages went out at once, since output was pulled.
         self._has_input = False
         self._has_spoken = False
+        # The loop has a turn only for the sake of others: what comes is answered at once by who looks.
+        self._answers = False
         # When the loop was last left to others by who polls.
         self._left_ns = 0
         # Something was answered, and all else that it caused is put off until this time.
@@ -137,7 +143,10 @@ class Driver:
         if self._has_input or self._has_spoken or self._unsent or self._closed:
             self.submit(command)
             return
-        datagrams = self._node.send_now(self._epoch_ns + monotonic_ns(), command)
+        now_ns = self._epoch_ns + monotonic_ns()
+        datagrams = self._seal_now(now_ns, command)
+        if datagrams is None:
+            datagrams = self._node.send_now(now_ns, command)
         if not datagrams:
             self._has_input = True
             self.pump_soon()
@@ -181,6 +190,9 @@ class Driver:
                 self._loop.add_reader(each, partial(self._on_readable, each))
 
     def _on_readable(self, readable: socket) -> None:
+        if self._answers and self._is_turning:
+            # The look that comes in this turn of the loop takes it, for less.
+            return
         # Where what comes is likely to be alone, to look for more would cost as much as to take it. What came besides
         # is taken in the next turn.
         arrived = self._port.receive(readable, 1) if self._polling.expects_one else self._drain()
@@ -206,20 +218,25 @@ class Driver:
     def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
         """Take one datagram, hand its messages over, and put all else off; if there is no message in it, do all."""
         node, now_ns = self._node, self._epoch_ns + monotonic_ns()
-        node.on_datagrams(now_ns, arrived)
+        source, data = arrived[0]
         self._has_spoken = False
-        deliveries = node.take_deliveries()
+        heard = self._hear_now(now_ns, source, data)
+        if heard is not None:
+            deliveries = [heard]
+        else:
+            node.on_datagrams(now_ns, arrived)
+            deliveries = node.take_deliveries()
         if not deliveries:
             self._pump()
         else:
             self._hand_over(deliveries)
             if self._settle_at_ns is None:
-                self._settle_at_ns = now_ns + UNTURNED_NS
+                self._settle_at_ns = now_ns + SETTLE_NS
             if self._has_input:
                 self._pump()
-            elif self._has_spoken:
+            elif self._has_spoken or heard is not None:
                 self._deliver()
-        self._polling.on_arrival(now_ns, len(arrived[0][1]))
+        self._polling.on_arrival(now_ns, len(data))
         self._wait()
 
     def _settle_later(self) -> None:
@@ -240,7 +257,7 @@ class Driver:
         self._has_spoken = False
         self._deliver()
         if self._settle_at_ns is None and not self._is_turning:
-            self._settle_at_ns = self.now_ns + UNTURNED_NS
+            self._settle_at_ns = self.now_ns + SETTLE_NS
             self._settle_later()
         if self._sent_bytes:
             self._wait()
@@ -286,7 +303,7 @@ class Driver:
         now_ns = self.now_ns
         goes_on = not self._closed and self._polling.go_on(now_ns)
         if self._has_spoken and self._settle_at_ns is None:
-            self._settle_at_ns = now_ns + UNTURNED_NS
+            self._settle_at_ns = now_ns + SETTLE_NS
         if not goes_on:
             self._is_turning = False
             self._pollers.discard(id(self))
@@ -312,6 +329,7 @@ class Driver:
                 break
             if self.now_ns >= until_ns:
                 break
+        self._answers = bool(arrived) and self._has_spoken and self._port.looks_at_all
         return bool(arrived) and (self._settle_at_ns is None or self.now_ns < self._settle_at_ns)
 
     def _settle(self) -> None:

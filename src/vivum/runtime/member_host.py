@@ -50,6 +50,9 @@ WINDOW_FRAMES_MIN = 16
 LARGE_FRAME_BYTES = 9000
 """Frames larger than any Ethernet takes stay inside this machine."""
 
+SMALL_FRAME_COST_BYTES = 2048
+"""What a small datagram takes of a receive buffer, generously: the kernel counts the block that it lies in."""
+
 CACHE_BYTES = 64 << 20
 PENDING_BYTES = 4 << 20
 
@@ -90,12 +93,14 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: b
     if frame_bytes < LARGE_FRAME_BYTES:
         return replace(base, frame_bytes_max=frame_bytes, multicast=multicast)
     window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
+    cache_frames = max(4 * window, CACHE_BYTES // frame_bytes)
     return replace(
         base,
         frame_bytes_max=frame_bytes,
-        window_frames=max(base.window_frames, window),
+        # Small frames need a token the less often, the more of them may be unstable.
+        window_frames=max(base.window_frames, window, min(cache_frames, share // SMALL_FRAME_COST_BYTES)),
         window_bytes=window * frame_bytes,
-        cache_frames_max=max(4 * window, CACHE_BYTES // frame_bytes),
+        cache_frames_max=cache_frames,
         pending_bytes_max=PENDING_BYTES,
         rate_initial=0,
         token_busy_ns_min=300_000,

@@ -289,6 +289,11 @@ class UdpPort:
                 return taken
         return []
 
+    @property
+    def looks_at_all(self) -> bool:
+        """Tell whether `look` looks at every socket."""
+        return self._receiver is None or len(self._descriptors) <= _datagrams.SOCKETS_LOOKED_AT
+
     def _place_of(self, address: int) -> Endpoint:
         """Make the endpoint of an address that was not heard before, or not for long."""
         if len(self._places) >= ENDPOINTS_MAX:

@@ -52,7 +52,7 @@ def state(stream: StreamReceiver, chain: Chain) -> tuple[object, ...]:
     others = ("held", "cache", "_asked", "_expected", "_expected_before")
     kept = {name: getattr(stream, name) for name in StreamReceiver.__slots__ if name not in shared + others}
     window = (stream.window.prefix, stream.window.stop, stream.window.held, tuple(stream.window.missing(99)))
-    return kept, window, sorted(stream.held), sorted(stream.cache), chain.is_broken, chain._expected
+    return kept, window, sorted(stream.held), sorted(stream.cache), chain.is_broken, chain.expected
 
 
 FEEDS = st.lists(

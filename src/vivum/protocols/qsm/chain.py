@@ -92,9 +92,9 @@ class Chain:
         "_behind",
         "_counters",
         "_excused",
-        "_expected",
         "_is_torn",
         "_joiner",
+        "expected",
         "is_broken",
         "sender",
         "streams",
@@ -110,7 +110,8 @@ class Chain:
         self.sender = sender
         self._behind = behind
         self.streams: list[StreamReceiver] = []
-        self._expected: dict[int, int] = {}
+        # For each group the number of its next message, once one has come.
+        self.expected: dict[int, int] = {}
         self._joiner = joiner
         self._counters = counters
         self._barred = barred
@@ -123,7 +124,7 @@ class Chain:
 
     def forget_group(self, group: int) -> None:
         """This node left a group: when it comes back, messages may begin anywhere."""
-        self._expected.pop(group, None)
+        self.expected.pop(group, None)
         self._joiner.forget(self.sender, group)
 
     def add(self, stream: StreamReceiver) -> None:
@@ -156,6 +157,17 @@ class Chain:
                 return
             # Delivered to its end. The region view keeps it for others; here the next one goes on.
             self.streams.pop(0)
+
+    def is_plain(self, stream: StreamReceiver) -> bool:
+        """Tell whether messages of a stream are delivered by their numbers alone, for groups with an expected one.
+
+        Of groups that this node left nothing is expected.
+        """
+        return (
+            len(self.streams) == 1
+            and self.streams[0] is stream
+            and not (self.is_broken or self._is_torn or self._excused or stream.lacks or stream.views)
+        )
 
     def deliver_run(self, stream: StreamReceiver, frames: list[Frame], output: Output) -> None:
         """Deliver frames that were just taken and are next in their stream, unless others must come first."""
@@ -225,7 +237,7 @@ class Chain:
             return
         if self._barred and view < self._barred.get(group, 0):
             return
-        expected = self._expected.get(group)
+        expected = self.expected.get(group)
         if self._is_torn:
             self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
             return
@@ -245,7 +257,7 @@ class Chain:
                 return
             self._excused.discard(group)
             self._report_lost(group, expected, first, output)
-        self._expected[group] = first + len(payloads)
+        self.expected[group] = first + len(payloads)
         if stream.views and group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
                 output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
@@ -276,7 +288,7 @@ class Chain:
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:
             self._counters.messages_lost += stop - first
-            self._expected[group] = stop
+            self.expected[group] = stop
             output.events.append(GapReported(GroupId(group), self.sender, first, stop))
 
     def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:

@@ -69,6 +69,7 @@ class StreamReceiver:
         "held",
         "is_unwanted",
         "lacks",
+        "largest",
         "region",
         "sender",
         "sender_gone",
@@ -99,6 +100,8 @@ class StreamReceiver:
         self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
         self.delivered = 0
         self.stable = 0
+        # Bytes of the largest frame since something became stable, or of one that came with it.
+        self.largest = 0
         self.closed = False
         self.sender_gone = False
         # What the sender wants to be done about slow members.
@@ -201,6 +204,8 @@ class StreamReceiver:
         if sequence >= self._highest:
             self._highest = sequence + 1
             self._heard_ns = now_ns
+        if frame.length > self.largest:
+            self.largest = frame.length
         if not self.is_unwanted:
             self.held[sequence] = frame
         if self._holds_all or self._holds(sequence):
@@ -229,6 +234,9 @@ class StreamReceiver:
         self._delay_count += count
         if count == 1:
             # As below, for less work: an answer comes alone.
+            length = frames[0].length
+            if length > self.largest:
+                self.largest = length
             delay_ns = now_ns - frames[0].sent_ns
             if delay_ns < self._delay_low_ns:
                 self._delay_low_ns = delay_ns
@@ -237,6 +245,7 @@ class StreamReceiver:
                 self.cache[first] = frames[0]
                 return True
         else:
+            self.largest = max(self.largest, *[frame.length for frame in frames])
             sent = [frame.sent_ns for frame in frames]
             self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
             self._delay_sum_ns += count * now_ns - sum(sent)
@@ -279,7 +288,8 @@ class StreamReceiver:
             self.closed = closed
         elif stop == self.window.stop:
             self.closed = self.closed or closed
-        self.stable = max(self.stable, stable)
+        if stable > self.stable:
+            self.stable, self.largest = stable, 0
         if floor > self._cache_floor:
             for number in (
                 range(self._cache_floor, floor)

@@ -19,7 +19,7 @@ from vivum.protocols.membership.changes import ConfigurationChanged, Removed, We
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.membership.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.at_once import AtOnce
+from vivum.protocols.qsm.at_once import ALONE_BYTES_MAX, AtOnce
 from vivum.protocols.qsm.chain import streams_before
 from vivum.protocols.qsm.chains import Chains
 from vivum.protocols.qsm.departures import note_departures, trace_groups
@@ -58,6 +58,7 @@ class QsmMachine(AtOnce):
         builder: FrameBuilder | None = None,
     ) -> None:
         """Prepare. Frames are made by the `builder`, of the settings' size, where there is one."""
+        super().__init__(gate)
         self.settings = settings or QsmSettings()
         self.limits = limits or Limits()
         self.trace = trace
@@ -85,6 +86,8 @@ class QsmMachine(AtOnce):
 
     def memory(self) -> MemoryHeld:
         """Tell what is kept in memory. Adds it up: not for every datagram."""
+        if self._done:
+            self.catch_up()
         return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
@@ -101,6 +104,7 @@ class QsmMachine(AtOnce):
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave or send."""
+        self._be_wary()
         self._now_ns = now_ns
         if not self._started:
             self._started = True
@@ -167,6 +171,7 @@ class QsmMachine(AtOnce):
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: find what it is about, and act by kind."""
+        self._be_wary()
         self._now_ns = now_ns
         kind = frame.kind
         if kind == Kind.DATA or kind == Kind.RESENT:
@@ -181,7 +186,16 @@ class QsmMachine(AtOnce):
 
     def on_frames(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
         """Take frames that arrived together; those that follow each other in a stream at once."""
+        if self._done:
+            self.catch_up()
         self._now_ns = now_ns
+        if len(frames) == 1 and self._is_hurried and frames[0].length <= ALONE_BYTES_MAX:
+            if take_run(self._lanes, now_ns, frames, 0, self._output):
+                self._expect_next(frames[0])
+            else:
+                self.on_frame(now_ns, source, frames[0])
+            return
+        self._alone_in.clear()
         index = 0
         while index < len(frames):
             taken = take_run(self._lanes, now_ns, frames, index, self._output)
@@ -381,6 +395,8 @@ class QsmMachine(AtOnce):
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
+        if self._done:
+            self.catch_up()
         if self._chains.are_behind:
             return self._now_ns
         times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
@@ -390,6 +406,7 @@ class QsmMachine(AtOnce):
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
+        self._be_wary()
         self._now_ns = now_ns
         self.client.on_timer(now_ns)
         self._follow_client()
@@ -454,6 +471,8 @@ class QsmMachine(AtOnce):
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
         """Make the frames that are due: control first, then repairs, then new data as far as there is room."""
+        if self._done:
+            self.catch_up()
         now_ns = self._now_ns
         datagrams = self._output.datagrams
         datagrams += self.client.make_datagrams(now_ns)

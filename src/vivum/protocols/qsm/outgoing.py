@@ -79,7 +79,7 @@ class RegionSender:
         self.is_awaited = False
         self.claims: set[object] = set()
         # Bytes of the frames in the window, and how many there may be.
-        self._window_bytes = 0
+        self.window_bytes = 0
         self._window_bytes_max = settings.window_bytes
         # Frames of it that every member has, though one before them is still missing somewhere.
         self._ahead = 0
@@ -146,12 +146,24 @@ class RegionSender:
             # However much of it is stable behind a gap: receivers hold no more.
             return False
         unstable = self.next_frame - self.first - self._ahead
-        if unstable and self._window_bytes >= self._window_bytes_max:
+        if unstable and self.window_bytes >= self._window_bytes_max:
             return False
         room = self._settings.window_frames - unstable
         if self.claims:
             room -= min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
         return room > 0
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Tell how many frames the window has room for, where something is unstable and nobody claims a place.
+
+        And how many bytes: the last frame may pass them.
+        """
+        in_window = self.next_frame - self.first
+        frames = min(
+            self._settings.cache_frames_max - in_window, self._settings.window_frames - in_window + self._ahead
+        )
+        return frames, self._window_bytes_max - self.window_bytes
 
     @property
     def must_speak(self) -> bool:
@@ -200,7 +212,7 @@ class RegionSender:
             self._settings.cache_frames_max - in_window,
             self._settings.window_frames - in_window + self._ahead,
         )
-        bytes_max = min(bytes_max, self._window_bytes_max - self._window_bytes)
+        bytes_max = min(bytes_max, self._window_bytes_max - self.window_bytes)
         if frames_max < 2 or bytes_max <= 0:
             return []
         frames, packed, taken = self.outboxes.seal_run(
@@ -208,7 +220,7 @@ class RegionSender:
         )
         if frames:
             self._frames.extend(frames)
-            self._window_bytes += sum(map(len, frames))
+            self.window_bytes += sum(map(len, frames))
             self._stops.extend(packed)
             self.next_frame += len(frames)
             self.waiting_bytes -= taken
@@ -218,7 +230,7 @@ class RegionSender:
     def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
         """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
         self._frames.append(data)
-        self._window_bytes += len(data)
+        self.window_bytes += len(data)
         self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self._beat_soon(now_ns)
@@ -289,7 +301,7 @@ class RegionSender:
         first = max(self.first, min(stable, self.next_frame))
         if first > self.first:
             left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
-            self._window_bytes -= sum(map(len, left))
+            self.window_bytes -= sum(map(len, left))
             self.first = first
         self._ahead = 0
         if beyond:

@@ -77,8 +77,9 @@ class RegionMember(RingLadder):
         self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
-        # So many unstable frames mean that a window fills.
-        self._filling = max(1, settings.window // 8)
+        # So many unstable frames, or so many bytes in them, mean that a window fills.
+        self._filling = max(1, settings.window_frames // 8)
+        self._filling_bytes = max(1, settings.window // 8) * settings.frame_bytes_max
         # So many, that a sender waits, or soon will: stable is known here from the last round.
         self._full = max(1, settings.window * 3 // 4)
         self._urgent = False
@@ -138,7 +139,8 @@ class RegionMember(RingLadder):
         if frame.kind is DATA:
             self._rate.on_frame()
         if self.rings[0].leader == self._me.node:
-            self._hurry(now_ns, stream.window.stop - stream.stable)
+            unstable = stream.window.stop - stream.stable
+            self._hurry(now_ns, unstable, unstable * stream.largest)
         return True
 
     def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
@@ -147,17 +149,18 @@ class RegionMember(RingLadder):
             return False
         self._rate.on_frame(len(frames))
         if self.rings[0].leader == self._me.node:
-            self._hurry(now_ns, stream.window.stop - stream.stable)
+            unstable = stream.window.stop - stream.stable
+            self._hurry(now_ns, unstable, unstable * stream.largest)
         return True
 
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
         if self.own is not None and self.rings[0].leader == self._me.node:
-            self._hurry(now_ns, self.own.next_frame - self.own.first)
+            self._hurry(now_ns, self.own.next_frame - self.own.first, self.own.window_bytes)
 
-    def _hurry(self, now_ns: int, unstable: int) -> None:
+    def _hurry(self, now_ns: int, unstable: int, unstable_bytes: int) -> None:
         """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
-        if unstable >= self._filling:
+        if unstable >= self._filling or unstable_bytes >= self._filling_bytes:
             self._interval_ns = self._settings.token_busy_ns_min
         self.rings[0].hurry(now_ns)
 
@@ -199,9 +202,13 @@ class RegionMember(RingLadder):
 
     def _measure(self) -> None:
         """See how much of any window is in use: a token is needed before it is full, not on every frame."""
+        unstable_bytes = ((stream.window.stop - stream.stable) * stream.largest for stream in self.streams.values())
+        frames, size = self._unstable(), max(unstable_bytes, default=0)
+        if self.own is not None:
+            size = max(size, self.own.window_bytes)
         settings = self._settings
-        is_filling = self._unstable() >= self._filling
-        self._interval_ns = settings.token_busy_ns_min if is_filling else settings.token_busy_ns_max
+        fills = frames >= self._filling or size >= self._filling_bytes
+        self._interval_ns = settings.token_busy_ns_min if fills else settings.token_busy_ns_max
 
     def _unstable(self) -> int:
         """Tell of how many frames the fullest window consists, as far as this node knows."""

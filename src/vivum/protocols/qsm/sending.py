@@ -22,6 +22,7 @@ from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
+from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
 
 ENDED_MAX = 4096
@@ -144,6 +145,11 @@ class Sending:
             return None
         feed.count_one()
         return number, data
+
+    def alone(self, group: GroupId) -> tuple[Feed, int]:
+        """Find the feed of a group, of which a message was just sent, and the size of what may follow by `send_now`."""
+        room = self._settings.frame_bytes_max - HEADER_BYTES - RUN_HEADER_BYTES - LENGTH_BYTES
+        return self._feeds[group], min(self._pending_high, room, self._limits.message_bytes_max)
 
     def _measure(self, waiting: int) -> None:
         self._pending_high = waiting
