@@ -24,7 +24,7 @@ from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
-from vivum.wire._frames import Frame, consecutive, joint_run, split
+from vivum.wire._frames import Frame, PackedRun, consecutive, joint_run, split
 from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
 
