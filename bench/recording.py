@@ -18,11 +18,12 @@ import numpy
 import vivum
 from vivum.bench.cell import WARM_S, Cell
 from vivum.bench.loops import run_fast
+from vivum.bench.systems.vivum_topics import BATCH_BYTES_MAX, BATCH_MESSAGES
 from vivum.bench.throughput import measure_throughput
 from vivum.storage.segment_reader import LogReader
 
 SIZE = 1000
-BATCH = 64
+BATCH = max(1, min(BATCH_MESSAGES, BATCH_BYTES_MAX // SIZE))
 """Messages handed over at once: what the throughput benchmark has at this size."""
 
 PACE = 0.55

@@ -1,5 +1,6 @@
 """Streams without a network: what a sender seals, as frames that a receiver can be given one by one."""
 
+from collections.abc import Set
 from typing import Any
 
 from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
@@ -36,10 +37,13 @@ def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: An
     return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), placement, (0, 1), made, Counters(), 0)
 
 
-def make_chain(barred: dict[int, int] | None = None, behind: set[Chain] | None = None) -> Chain:
+def make_chain(
+    barred: dict[int, int] | None = None, behind: set[Chain] | None = None, packed: Set[int] = frozenset()
+) -> Chain:
     counters = Counters()
     joiner = Joiner(Limits(), counters)
-    return Chain(ALICE, joiner, counters, {} if barred is None else barred, set() if behind is None else behind)
+    barred = {} if barred is None else barred
+    return Chain(ALICE, joiner, counters, barred, set() if behind is None else behind, packed)
 
 
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:

@@ -103,7 +103,7 @@ def delivers_to_those_who_left(patch: Patch) -> None:
     patch.setattr(
         Chain,
         "__init__",
-        lambda self, sender, joiner, counters, barred, behind: right(self, sender, joiner, counters, {}, behind),
+        lambda self, sender, joiner, counters, barred, *rest: right(self, sender, joiner, counters, {}, *rest),
     )
 
 

@@ -78,6 +78,8 @@ class CatchingUp:
     wants_heads = True
     """The key of a message may be in a back copy and come again live, from another sender."""
 
+    wants_packed = False
+
     def __init__(self, node: "NodeHandle", seat: Seat, inbox: Inbox, start: ReplayStart) -> None:
         if seat.guarantee is Guarantee.BEST_EFFORT:
             raise UsageError(

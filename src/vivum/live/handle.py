@@ -278,7 +278,7 @@ class NodeHandle:
             if changes and slow is not None:
                 seat.slow = slow
             if changes or seat.group not in wanted:
-                joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow))
+                joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow, seat.packs))
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_seats(self._entering)

@@ -32,6 +32,7 @@ class Inbox:
     """A bounded queue of deliveries with one reader."""
 
     wants_heads = False
+    wants_packed = False
     __slots__ = (
         "_drops_oldest",
         "_items",

@@ -28,6 +28,6 @@ def move_seats(seats: Mapping[str, Seat], records: Iterable[TopicRecord]) -> lis
         if seat.group != record.group:
             leaves.append(LeaveGroup(seat.group))
             seat.group = GroupId(record.group)
-            joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow))
+            joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow, seat.packs))
     # All leaves first: what one topic leaves another may join.
     return leaves + joins

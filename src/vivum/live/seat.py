@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
 from vivum.core.machine import Command, Delivery
@@ -21,6 +23,7 @@ from vivum.live.keys import SeenKeys, bare_run, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
+from vivum.wire.codec import PackedRun
 
 TURN_NS = 2_000_000
 """A task that sends without ever having to wait lets others run after this time."""
@@ -39,6 +42,10 @@ class Listener(Protocol):
     @property
     def wants_heads(self) -> bool:
         """Messages of a keyed topic with their heads, in which the keys are."""
+
+    @property
+    def wants_packed(self) -> bool:
+        """Runs of messages uncut, as `PackedRun`s, where they come so."""
 
     def put(self, delivery: Delivery) -> None:
         """Take a run of messages."""
@@ -66,6 +73,7 @@ class Seat:
         "holders",
         "listeners",
         "name",
+        "packs",
         "schema",
         "seen",
         "sent",
@@ -81,6 +89,8 @@ class Seat:
         self.schema = schema
         self.guarantee = guarantee
         self.slow = SlowMembers.ISOLATE
+        # Somebody here wants no objects for messages: the group is joined so.
+        self.packs = False
         self.holders = 0
         self.accepted = 0
         self.stable = 0
@@ -204,6 +214,9 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
+        if self.packs and isinstance(delivery.payloads, PackedRun):
+            self._put_packed(delivery, delivery.payloads)
+            return
         if self.seen is None:
             for listener in self.listeners:
                 if not is_own or listener.wants_own:
@@ -216,6 +229,16 @@ class Seat:
                 for run in headed if listener.wants_heads else runs:
                     listener.put(run)
 
+    def _put_packed(self, delivery: Delivery, run: PackedRun) -> None:
+        """Hand over a run that was not cut, and cut it once for all who want it so. Nobody gets his own packed."""
+        plain: Delivery | None = None
+        for listener in self.listeners:
+            if listener.wants_packed:
+                listener.put(delivery)
+            else:
+                plain = plain or replace(delivery, payloads=run.cut())
+                listener.put(plain)
+
     def interrupt(self, told: MissedMessages) -> None:
         """Let all who listen know that messages are missing."""
         for listener in self.listeners:
@@ -224,6 +247,8 @@ class Seat:
     def listen(self, listener: Listener) -> None:
         """Hand over all that comes from now on."""
         self.listeners += (listener,)
+        # Where keys are looked at, messages are cut in any case.
+        self.packs = self.packs or (listener.wants_packed and self.seen is None)
 
     def unlisten(self, listener: Listener) -> None:
         """Hand over no more; nothing happens if it did not listen."""

@@ -58,6 +58,7 @@ class _Callback:
     """Calls back for what is delivered, and for what is missing."""
 
     wants_heads = False
+    wants_packed = False
     __slots__ = ("interrupt", "put", "wants_own")
 
     def __init__(

@@ -13,21 +13,22 @@ writes let go of the interpreter, so the thread takes little from who hands over
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.storage.runs import RecordedRun
-from vivum.storage.segment_log import SegmentLog, TopicDeclaration
-from vivum.wire.codec import measure
+from vivum.storage.segment_log import PreparedBatch, SegmentLog, TopicDeclaration
+from vivum.wire.codec import PackedRun, measure
 
 LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
 
-BATCH_BYTES = 4 * 1024 * 1024
+BATCH_BYTES = 16 * 1024 * 1024
 """A batch of so much is written at once. More would be copied after the processor's cache has let go of it."""
 
 MESSAGE_BYTES = 64
-"""What a message takes in memory beside its payload, and about as much in the columns of a batch."""
+"""What a message takes in memory beside its payload, or in the columns of a batch: about the same."""
 
 HELD_BYTES_MAX = 256 * 1024 * 1024
 """What may wait for the disk: a third of a second of what a recorder can take at most."""
@@ -56,6 +57,7 @@ class LogWriter:
         self._wake = Event()
         self._has_written = Event()
         self._is_stopping = False
+        self._writing: Future[None] | None = None
         # The first three are changed by who hands over, the others by the thread.
         self._put_bytes = 0
         self._put_messages = 0
@@ -67,7 +69,11 @@ class LogWriter:
     def put(self, run: RecordedRun) -> bool:
         """Take a run to write; False if too much is waiting."""
         payloads = run.payloads
-        size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
+        if isinstance(payloads, PackedRun):
+            # What came is held as it came, with all that is in it.
+            size = payloads.held_bytes
+        else:
+            size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
         size += MESSAGE_BYTES * len(payloads)
         if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
             self._give_way()
@@ -105,25 +111,36 @@ class LogWriter:
 
     def run(self) -> None:
         """Write until `stop`. Raises `StorageError` when the log cannot be written."""
-        while True:
-            # Cleared before looking: what comes after the look wakes again.
-            self._wake.clear()
-            if self._declared:
-                # All that are there now: the file is written once for them.
-                self._log.declare_all([self._declared.popleft() for _ in range(len(self._declared))])
-            elif self._is_stopping or self._taken_bytes + BATCH_BYTES <= self._put_bytes:
-                if not self._held:
-                    return
-                self._append()
-            elif self._held:
-                self._wake.wait(LINGER_NS / SECOND)
-                self._append()
-            elif not self._wake.wait(_IDLE_S):
-                # Nothing comes: what is not on the disk yet goes there now.
-                self._log.sync_if_due()
+        with ThreadPoolExecutor(1, "vivum-log") as disk:
+            while True:
+                # Cleared before looking: what comes after the look wakes again.
+                self._wake.clear()
+                if self._declared:
+                    self._finish()
+                    # All that are there now: the file is written once for them.
+                    self._log.declare_all([self._declared.popleft() for _ in range(len(self._declared))])
+                elif self._is_stopping or self._taken_bytes + BATCH_BYTES <= self._put_bytes:
+                    if not self._held:
+                        self._finish()
+                        return
+                    self._append(disk)
+                elif self._held:
+                    self._wake.wait(LINGER_NS / SECOND)
+                    self._append(disk)
+                else:
+                    self._finish()
+                    if not self._wake.wait(_IDLE_S):
+                        # Nothing comes: what is not on the disk yet goes there now.
+                        self._log.sync_if_due()
 
-    def _append(self) -> None:
-        """Append what is held, up to a batch or a run more."""
+    def _finish(self) -> None:
+        """Wait until the batch that is on its way is in the log. Raises what kept it out."""
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def _append(self, disk: ThreadPoolExecutor) -> None:
+        """Append what is held, up to a batch or a run more. It is made here while the batch before is being written."""
         runs = []
         taken = messages = 0
         while self._held and taken < BATCH_BYTES:
@@ -132,7 +149,12 @@ class LogWriter:
             taken += size
             messages += len(run.payloads)
         self._taken_bytes += taken
-        self._log.append(runs)
+        batch = self._log.prepare(runs)
+        self._finish()
+        self._writing = disk.submit(self._write, batch, runs, taken, messages)
+
+    def _write(self, batch: PreparedBatch, runs: list[RecordedRun], taken: int, messages: int) -> None:
+        self._log.append_prepared(batch)
         self._written_bytes += taken
         self._written_messages += messages
         self._has_written.set()

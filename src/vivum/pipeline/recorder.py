@@ -46,6 +46,7 @@ class Recorder:
 
     wants_own = True
     wants_heads = True
+    wants_packed = True
 
     def __init__(
         self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog, held_bytes_max: int = HELD_BYTES_MAX

@@ -25,13 +25,15 @@ class SlowMembers(IntEnum):
 class JoinGroup(Command):
     """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
 
-    `slow` is for the messages that this node will send to the group.
+    `slow` is for the messages that this node will send to the group. With `packed`, runs of messages may be delivered as
+    `PackedRun`s, for who needs no object for each message.
     """
 
     group: GroupId
     channel: Channel
     nodes: Collection[NodeId]
     slow: SlowMembers = SlowMembers.ISOLATE
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

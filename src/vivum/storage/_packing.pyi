@@ -2,5 +2,17 @@
 
 from typing import Any
 
-def stops_of(payloads: list[bytes]) -> bytes: ...
-def pack_payloads(payloads: list[bytes], memory: Any, at: int) -> None: ...
+from vivum.storage.packing_twin import Part
+
+def lay_columns(
+    memory: Any,
+    counts: list[int],
+    numbers: list[tuple[int, int, list[int]]],
+    texts: list[bytes],
+    texts_at: int,
+    text_stops_at: int,
+    parts: list[Part],
+    payloads_at: int,
+    payload_stops_at: int,
+    payload_bytes: int,
+) -> None: ...

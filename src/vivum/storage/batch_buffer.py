@@ -8,14 +8,26 @@ A large batch ends on a page, so that the next one begins on a page: then they c
 """
 
 import mmap
+import os
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate
+from operator import mul
+from struct import Struct
 from typing import Any
 
-from vivum.storage.runs import RecordedRun, batch_of_runs, check_size, pack_payloads, payload_column, payloads_of
-from vivum.storage.segment_format import ALIGNMENT, HEADER_BYTES, BatchEntry, batch_header, log_schema
+from vivum.core.errors import UsageError
+from vivum.storage.runs import RecordedRun, check_size, parts_of, payload_size
+from vivum.storage.segment_format import ALIGNMENT, COLUMNS, HEADER_BYTES, BatchEntry, batch_header, log_schema
 from vivum.storage.trace_schema import arrow
-from vivum.wire.codec import measure
+
+if os.environ.get("VIVUM_PURE") == "1":
+    from vivum.storage.packing_twin import lay_columns
+else:
+    try:
+        from vivum.storage._packing import lay_columns
+    except ImportError:
+        from vivum.storage.packing_twin import lay_columns
 
 PAGE_BYTES = 4096
 """Of what begins and ends on multiples of this, every disk that we know takes writes past the kernel's cache."""
@@ -27,6 +39,10 @@ KEPT_BYTES_MAX = 64 * 1024 * 1024
 """Memory that is kept for the next batch. What a larger batch needed is given back."""
 
 _START_BYTES = 8 * 1024 * 1024
+_NUMBER_BYTES = 8
+_STOP = Struct("=i")
+_STOP_BYTES = _STOP.size
+_NUMBERS = tuple(name for name in COLUMNS if name not in ("topic", "payload"))
 
 
 class BatchBuffer:
@@ -42,23 +58,28 @@ class BatchBuffer:
         self.lay_out([RecordedRun("/", 1, 1, 1, 1, 1, 1, [b""])], 0, 0)
 
     def lay_out(self, runs: Sequence[RecordedRun], first_offset: int, at: int) -> BatchEntry:
-        """Make the batch of these runs for this place in a file, all but its header."""
+        """Make the batch of these runs, in this order, for this place in a file, all but its header.
+
+        No run may be empty, nor all of them together.
+        """
         if len(self._memory) > KEPT_BYTES_MAX:
             self._make_room(_START_BYTES)
-        payloads = payloads_of(runs)
-        payload_bytes, _ = measure(payloads)
-        check_size(len(payloads), payload_bytes)
-        payload_room = self._room(payload_bytes)
-        batch = batch_of_runs(runs, first_offset, payload_column(payloads, payload_room))
+        counts = [len(run.payloads) for run in runs]
+        if not counts or not all(counts):
+            raise UsageError("a run to record must have at least one message")
+        rows = sum(counts)
+        topics = [run.topic.encode() for run in runs]
+        topic_bytes = sum(map(mul, map(len, topics), counts))
+        payload_bytes = sum([payload_size(run.payloads) for run in runs])
+        check_size(rows, max(topic_bytes, payload_bytes))
+        rooms = self._rooms(rows, topic_bytes, payload_bytes)
+        position = _positions(runs, counts)
+        if position is not None:
+            del rooms["position"], rooms["has position"]
+        batch = self._batch_of(rows, rooms, position)
         parts = self._parts.found
         parts.clear()
         self._writer.write_batch(batch)
-        # Found by its address: the room is what the column points to, and nothing was copied there yet.
-        is_payload = [
-            not isinstance(part, bytes) and part.address == payload_room.address and part.size == payload_room.size > 0
-            for part in parts
-        ]
-        assert sum(is_payload) == (payload_room.size > 0), "Arrow wrote the payloads in a way that is not known here"
         body_bytes = sum(map(len, parts))
         place = at % PAGE_BYTES
         if body_bytes >= LARGE_BYTES:
@@ -66,23 +87,55 @@ class BatchBuffer:
         stop = place + HEADER_BYTES + body_bytes + ALIGNMENT
         if stop > len(self._memory):
             self._make_room(stop)
+        # Rooms are found by their address: nothing is in them, and their places are known only now.
+        named = {each.address: name for name, each in rooms.items() if each.size}
+        places = dict.fromkeys(rooms, 0)
         here = place + HEADER_BYTES
-        for part, is_room in zip(parts, is_payload, strict=True):
-            if is_room:
-                pack_payloads(payloads, self._memory, here)
-            else:
+        for part in parts:
+            name = None if isinstance(part, bytes) else named.pop(part.address, None)
+            if name is None:
                 self._memory[here : here + len(part)] = part
+            else:
+                assert len(part) == rooms[name].size, "Arrow wrote a column in a way that is not known here"
+                places[name] = here
             here += len(part)
+        assert not named, f"Arrow left out {named.values()}"
         self._view[here:stop] = bytes(stop - here)
+        begins = accumulate(counts, initial=first_offset)
+        numbers: list[tuple[int, int, list[int]]] = [
+            (places["offset"], 1, list(begins)[:-1]),
+            (places["sender"], 0, [run.sender for run in runs]),
+            (places["incarnation"], 0, [run.incarnation for run in runs]),
+            (places["sequence"], 1, [run.first_sequence for run in runs]),
+            (places["view"], 0, [run.view for run in runs]),
+            (places["sent_ns"], 0, [run.sent_ns for run in runs]),
+            (places["delivered_ns"], 0, [run.delivered_ns for run in runs]),
+        ]
+        if position is None:
+            numbers.append((places["position"], 0, [0] * len(runs)))
+            absent = places["has position"]
+            self._view[absent : absent + rooms["has position"].size] = bytes(rooms["has position"].size)
+        lay_columns(
+            self._memory,
+            counts,
+            numbers,
+            topics,
+            places["topic"],
+            places["topic stops"],
+            parts_of(runs),
+            places["payload"],
+            places["payload stops"],
+            payload_bytes,
+        )
         parts.clear()
         return BatchEntry(
             at,
             first_offset,
-            len(batch),
-            min(run.delivered_ns for run in runs),
-            max(run.delivered_ns for run in runs),
+            rows,
+            min([run.delivered_ns for run in runs]),
+            max([run.delivered_ns for run in runs]),
             body_bytes,
-            batch.column("payload").nbytes,
+            payload_bytes + _STOP_BYTES * rows,
         )
 
     def seal(self, entry: BatchEntry) -> memoryview:
@@ -92,11 +145,39 @@ class BatchBuffer:
         self._view[place:body] = batch_header(entry, self._view[body : body + entry.body_bytes])
         return self._view[place : place + entry.stop - entry.at]
 
-    def _room(self, size: int) -> Any:
-        """Give a buffer for the payloads to point to. It is not their place, which is known when all else is."""
-        if size > len(self._memory):
-            self._make_room(size)
-        return self._whole.slice(0, size)
+    def _rooms(self, rows: int, topic_bytes: int, payload_bytes: int) -> dict[str, Any]:
+        """Give buffers for columns to point to. They are not their places, which Arrow decides when it has them all."""
+        sizes = dict.fromkeys(_NUMBERS, _NUMBER_BYTES * rows) | {
+            "has position": (rows + 7) // 8,
+            "topic stops": _STOP_BYTES * (rows + 1),
+            "topic": topic_bytes,
+            "payload stops": _STOP_BYTES * (rows + 1),
+            "payload": payload_bytes,
+        }
+        begins = list(accumulate([size + -size % ALIGNMENT for size in sizes.values()], initial=0))
+        if begins[-1] > len(self._memory):
+            self._make_room(begins[-1])
+        for name, size in (("topic stops", topic_bytes), ("payload stops", payload_bytes)):
+            # Arrow looks where the first begins and where the last ends.
+            begin = begins[list(sizes).index(name)]
+            _STOP.pack_into(self._memory, begin, 0)
+            _STOP.pack_into(self._memory, begin + _STOP_BYTES * rows, size)
+        return {
+            name: self._whole.slice(begin, size)
+            for begin, (name, size) in zip(begins, sizes.items(), strict=False)
+        }  # fmt: skip
+
+    def _batch_of(self, rows: int, rooms: dict[str, Any], position: Any) -> Any:
+        """Make a batch whose columns are rooms, for Arrow to say how it lies in a file."""
+        pyarrow = arrow()
+        make, number = pyarrow.Array.from_buffers, pyarrow.int64()
+        columns = {name: make(number, rows, [None, rooms[name]], 0) for name in _NUMBERS if name != "position"}
+        columns["topic"] = make(pyarrow.string(), rows, [None, rooms["topic stops"], rooms["topic"]], 0)
+        columns["payload"] = make(pyarrow.binary(), rows, [None, rooms["payload stops"], rooms["payload"]], 0)
+        if position is None:
+            position = make(number, rows, [rooms["has position"], rooms["position"]], rows)
+        columns["position"] = position
+        return pyarrow.RecordBatch.from_arrays([columns[name] for name in COLUMNS], schema=log_schema())
 
     def _make_room(self, size: int) -> None:
         size = max(_START_BYTES, 1 << (size - 1).bit_length())
@@ -106,6 +187,18 @@ class BatchBuffer:
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._view = memoryview(self._memory)
         self._whole = arrow().py_buffer(self._memory)
+
+
+def _positions(runs: Sequence[RecordedRun], counts: list[int]) -> Any:
+    """Make the column of positions; None if there are none, as in every topic without a total order."""
+    if all([run.first_position is None for run in runs]):
+        return None
+    pyarrow = arrow()
+    listed: list[int | None] = []
+    for run, count in zip(runs, counts, strict=True):
+        first = run.first_position
+        listed += [None] * count if first is None else range(first, first + count)
+    return pyarrow.array(listed, pyarrow.int64())
 
 
 class _Parts:

@@ -20,6 +20,7 @@ import fcntl
 import mmap
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,10 @@ SEGMENT_AGE_NS = 600 * SECOND
 """A segment is closed when it is older than this at an append: retention by age has pieces also at low rates."""
 
 
+PREPARED_MAX = 2
+"""Batches that may wait to be written: one is made while the other is on its way to the disk."""
+
+
 class TopicDeclaration(NamedTuple):
     """What is known of a topic: its type unless it is raw, the name of what it promises, if payloads have heads."""
 
@@ -72,6 +77,9 @@ class PreparedBatch(NamedTuple):
     entry: BatchEntry
     topics: set[str]
     rolls: bool
+    segment_first: int
+    segment_began_ns: int
+    buffer: BatchBuffer
 
 
 class SegmentLog:
@@ -109,7 +117,9 @@ class SegmentLog:
         self._entries: list[BatchEntry] = []
         self._segment_first = 0
         self._segment_began_ns = 0
-        self._prepared: PreparedBatch | None = None
+        # Batches that wait to be written, in their order, and memory for more.
+        self._prepared: deque[PreparedBatch] = deque()
+        self._buffers: list[BatchBuffer] = []
         self._synced_ns = 0
         self._dirty = False
         self._lock = -1
@@ -119,7 +129,7 @@ class SegmentLog:
             self._take_lock()
             self.next_offset = self._recover()
             self.types = TopicTypes.read(self.directory)
-            self._buffer = BatchBuffer()
+            self._buffers = [BatchBuffer() for _ in range(PREPARED_MAX)]
         except OSError as error:
             self._let_go()
             raise cannot_write_log(self.directory, error) from error
@@ -151,29 +161,69 @@ class SegmentLog:
         return self.append_prepared(self.prepare(runs))
 
     def prepare(self, runs: Sequence[RecordedRun]) -> PreparedBatch:
-        """Make the next batch without touching the disk, for who must not wait for one; any thread may append it."""
+        """Make the next batch without touching the disk, while another thread may append the one before.
+
+        Up to `PREPARED_MAX` wait; they must be appended in their order. One that fails takes those behind it with it.
+        """
         self._check_open()
-        rolls = self._file is None or self._must_roll(sum([len(run.payloads) for run in runs]))
-        at = HEADER_BYTES if self._file is None or rolls else self._file.size
-        entry = self._buffer.lay_out(runs, self.next_offset, at)
-        self._prepared = PreparedBatch(entry, {run.topic for run in runs}, rolls)
-        return self._prepared
+        if not self._buffers:
+            raise UsageError(f"{PREPARED_MAX} batches wait to be appended; append one before the next is prepared")
+        # It goes behind the last one that was prepared; behind what is written, if there is none.
+        last = self._prepared[-1] if self._prepared else None
+        if last is not None:
+            size, offset = last.entry.stop, last.entry.stop_offset
+            first, began_ns = last.segment_first, last.segment_began_ns
+        else:
+            size, offset = -1 if self._file is None else self._file.size, self.next_offset
+            first, began_ns = self._segment_first, self._segment_began_ns
+        now_ns = self._clock()
+        rolls = (
+            size < 0
+            or size >= self._segment_bytes
+            or offset + sum([len(run.payloads) for run in runs]) - first > SEGMENT_ROWS_MAX
+            or now_ns - began_ns >= self._segment_age_ns
+        )
+        if rolls:
+            size, first, began_ns = HEADER_BYTES, offset, now_ns
+        buffer = self._buffers.pop()
+        try:
+            entry = buffer.lay_out(runs, offset, size)
+        except BaseException:
+            self._buffers.append(buffer)
+            raise
+        batch = PreparedBatch(entry, {run.topic for run in runs}, rolls, first, began_ns, buffer)
+        self._prepared.append(batch)
+        return batch
 
     def append_prepared(self, batch: PreparedBatch) -> range:
-        """Add the batch that was prepared last; return its offsets."""
+        """Add the batch that was prepared first of those that wait; return its offsets."""
         self._check_open()
-        if batch is not self._prepared:
-            raise UsageError("another batch was prepared or appended since this one was prepared; append each at once")
-        self._prepared = None
+        if not self._prepared or batch is not self._prepared[0]:
+            raise UsageError("another batch comes before this one, or one before it could not be appended; prepare it anew")
+        try:
+            offsets = self._append(batch)
+        except BaseException:
+            self._give_up()
+            raise
+        self._prepared.popleft()
+        self._buffers.append(batch.buffer)
+        return offsets
+
+    def _give_up(self) -> None:
+        """Forget all that is prepared: it was for places behind one that is not in the log."""
+        while self._prepared:
+            self._buffers.append(self._prepared.popleft().buffer)
+
+    def _append(self, batch: PreparedBatch) -> range:
         self._note_topics(batch.topics)
         if batch.rolls and self._file is not None:
             self._seal()
             self.retain()
         entry = batch.entry
-        whole = self._buffer.seal(entry)
+        whole = batch.buffer.seal(entry)
         try:
             if self._file is None:
-                self._begin()
+                self._begin(batch.segment_began_ns)
             assert self._file is not None
             assert self._file.size == entry.at
             self._file.append(whole)
@@ -278,18 +328,11 @@ class SegmentLog:
             os.close(self._lock)
         self._file, self._lock = None, -1
 
-    def _must_roll(self, rows: int) -> bool:
-        return (
-            (self._file is not None and self._file.size >= self._segment_bytes)
-            or self.next_offset + rows - self._segment_first > SEGMENT_ROWS_MAX
-            or self._clock() - self._segment_began_ns >= self._segment_age_ns
-        )
-
-    def _begin(self) -> None:
+    def _begin(self, began_ns: int) -> None:
         """Make the file of a new segment. Its name is on the disk before any of its offsets is given to anybody."""
         path = self.directory / segment_name(self.next_offset)
         file = GrowingFile(path)
-        self._segment_first, self._segment_began_ns = self.next_offset, self._clock()
+        self._segment_first, self._segment_began_ns = self.next_offset, began_ns
         self._entries = []
         try:
             file.append(memoryview(segment_header(self._segment_first, self._segment_began_ns)))

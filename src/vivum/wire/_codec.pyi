@@ -1,6 +1,7 @@
 """What the codec offers: the description of `_codec.pyx` and `_twin.py`. Import from `vivum.wire.codec`."""
 
-from typing import final
+from collections.abc import Iterator, Sequence, Set
+from typing import final, overload
 
 from vivum.wire._slots import SlotPool
 from vivum.wire.kinds import Kind
@@ -90,12 +91,48 @@ def split(data: bytes | bytearray | memoryview) -> list[Frame]:
 def consecutive(frames: list[Frame], start: int = 0) -> int:
     """Count the frames from index `start` on that follow each other in one stream, all of one kind; 0 past the end."""
 
-def joint_run(frames: list[Frame], start: int, messages_max: int) -> tuple[int, int, int, list[bytes]] | None:
+def joint_run(
+    frames: list[Frame], start: int, messages_max: int, packed: Set[int] = frozenset()
+) -> tuple[int, int, int, list[bytes] | PackedRun] | None:
     """Take messages of several frames out as if they were one run: next index, group, sequence of the first, payloads.
 
     As far as frames have one run each, without flags, that goes on with the one before, and were sealed at the same
     time; no more than `messages_max`, but the first frame is taken whole. None if it has not one such run.
+
+    Messages of a group in `packed` are not cut, unless that would hold on to more than twice their bytes.
     """
+
+@final
+class PackedRun(Sequence[bytes]):
+    """Messages that were not cut: for who keeps them as they are, and needs no object for each.
+
+    A sequence of payloads like any other, which cuts anew for every look: who wants to have the messages calls `cut`
+    once. It keeps what was received in memory. Only `joint_run` makes one.
+    """
+
+    @property
+    def pieces(self) -> list[tuple[bytes, int, int]]:
+        """For each frame: what was received, where the length of its first message is in there, how many it has.
+
+        They lie one behind the other, each behind its length of two bytes, and were checked by `split`.
+        """
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all messages."""
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are kept in memory by this."""
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def cut(self) -> list[bytes]:
+        """Copy the messages out."""
+    def extend(self, other: PackedRun) -> None:
+        """Add the messages of another run behind those of this."""
 
 @final
 class FrameBuilder:

@@ -16,6 +16,8 @@ from vivum.wire._body cimport check_body
 from vivum.wire._header cimport is_kind
 from vivum.wire._layout cimport *
 
+from collections.abc import Sequence
+
 from vivum.wire import layout, refusals
 from vivum.wire.kinds import Kind
 
@@ -49,8 +51,9 @@ cdef class Frame:
     cdef readonly bytes data
     cdef readonly Py_ssize_t start
     cdef uint8_t _kind
-    # How many runs of messages there are in it.
+    # How many runs of messages there are in it, and where the last ends in `data`: padding may follow.
     cdef Py_ssize_t _runs
+    cdef Py_ssize_t _stop
 
     def __init__(self):
         raise refusals.made_by_split()
@@ -161,6 +164,7 @@ def split(data):
         frame = Frame.__new__(Frame)
         frame._kind = p[1]
         frame._runs = runs
+        frame._stop = fault_at
         frame.length = <uint16_t>length
         frame.domain = load32(p + 4)
         frame.sender = load32(p + 8)
@@ -197,7 +201,85 @@ def consecutive(frames, start=0):
     return index - <Py_ssize_t>start
 
 
-def joint_run(frames, start, messages_max):
+@cython.final
+cdef class PackedRun:
+    """Messages that were not cut; see the stub."""
+
+    cdef list _pieces
+    cdef readonly Py_ssize_t payload_bytes
+    cdef readonly Py_ssize_t held_bytes
+    cdef Py_ssize_t _count
+
+    def __init__(self):
+        raise refusals.made_by_joint_run()
+
+    @property
+    def pieces(self):
+        # A copy: what `cut` relies on is nobody's to change.
+        return list(self._pieces)
+
+    def __len__(self):
+        return self._count
+
+    def __iter__(self):
+        return iter(self.cut())
+
+    def __getitem__(self, index):
+        return self.cut()[index]
+
+    def cut(self):
+        cdef list payloads = PyList_New(self._count)
+        cdef const uint8_t* p
+        cdef Py_ssize_t at, size, place = 0, stop
+        cdef bytes data
+        cdef tuple piece
+        for piece in self._pieces:
+            data = piece[0]
+            at = piece[1]
+            stop = place + <Py_ssize_t>piece[2]
+            p = <const uint8_t*>PyBytes_AS_STRING(data) + at
+            while place < stop:
+                size = load16(p)
+                raw_set_item(<PyObject*>payloads, place, raw_bytes(<const char*>p + C_LENGTH, size))
+                p += C_LENGTH + size
+                place += 1
+        return payloads
+
+    def extend(self, PackedRun other not None):
+        self._pieces.extend(other._pieces)
+        self.payload_bytes += other.payload_bytes
+        self.held_bytes += other.held_bytes
+        self._count += other._count
+
+    def __repr__(self):
+        return f"PackedRun({self._count} messages, {self.payload_bytes} bytes)"
+
+
+Sequence.register(PackedRun)
+
+
+cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
+    """Make a run of frames that have one run of messages each; None if most of what it would hold is not its own."""
+    cdef PackedRun run = PackedRun.__new__(PackedRun)
+    cdef Py_ssize_t start, count
+    cdef bytes before = None
+    cdef Frame frame
+    run._pieces = []
+    while at < end:
+        frame = frames[at]
+        start = frame.start + C_HEADER + C_RUN_HEADER
+        count = load16(<const uint8_t*>PyBytes_AS_STRING(frame.data) + start - C_LENGTH)
+        run._pieces.append((frame.data, start, count))
+        run.payload_bytes += frame._stop - start - C_LENGTH * count
+        run._count += count
+        if frame.data is not before:
+            before = frame.data
+            run.held_bytes += PyBytes_GET_SIZE(before)
+        at += 1
+    return run if run.payload_bytes >= run.held_bytes // 2 else None
+
+
+def joint_run(frames, start, messages_max, packed=frozenset()):
     cdef list held = frames
     cdef Py_ssize_t stop = len(held), at = <Py_ssize_t>whole(start, "start", 0, stop), end = at, place = 0
     cdef uint64_t count = 0, most = whole(messages_max, "messages_max", 0, U64), first = 0
@@ -205,6 +287,7 @@ def joint_run(frames, start, messages_max):
     cdef const uint8_t* p
     cdef Py_ssize_t index, size
     cdef Frame frame, head = None
+    cdef PackedRun run
     cdef list payloads
     while end < stop:
         frame = <Frame?>held[end]
@@ -225,6 +308,10 @@ def joint_run(frames, start, messages_max):
         end += 1
     if count == 0:
         return None
+    if packed and tag in packed:
+        run = packed_run(held, at, end)
+        if run is not None:
+            return end, tag, first, run
     payloads = PyList_New(count)
     while at < end:
         frame = held[at]

@@ -3,6 +3,9 @@
 Same names as `_frames.pyx` and same behaviour to the byte and to the error; change both or neither.
 """
 
+from collections.abc import Iterator, Sequence, Set
+from typing import overload
+
 import msgspec
 
 from vivum.wire import refusals
@@ -193,7 +196,80 @@ def consecutive(frames: list[Frame], start: int = 0) -> int:
     return index - start
 
 
-def joint_run(frames: list[Frame], start: int, messages_max: int) -> tuple[int, int, int, list[bytes]] | None:
+class PackedRun(Sequence[bytes]):
+    """Messages of frames that were not cut: where they lie in what was received."""
+
+    __slots__ = ("_count", "_pieces", "held_bytes", "payload_bytes")
+
+    payload_bytes: int
+    held_bytes: int
+    _count: int
+    _pieces: list[tuple[bytes, int, int]]
+
+    def __init__(self) -> None:
+        raise refusals.made_by_joint_run()
+
+    @property
+    def pieces(self) -> list[tuple[bytes, int, int]]:
+        """For each frame: what was received, where its first message is, how many it has."""
+        return list(self._pieces)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.cut())
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        return self.cut()[index]
+
+    def cut(self) -> list[bytes]:
+        """Copy the messages out."""
+        payloads = []
+        for data, at, count in self._pieces:
+            for _ in range(count):
+                size = data[at] | data[at + 1] << 8
+                at += LENGTH_BYTES
+                payloads.append(data[at : at + size])
+                at += size
+        return payloads
+
+    def extend(self, other: "PackedRun") -> None:
+        """Add the messages of another run behind those of this."""
+        if type(other) is not PackedRun:
+            raise TypeError("a packed run is extended by another")
+        self._pieces += other._pieces
+        self.payload_bytes += other.payload_bytes
+        self.held_bytes += other.held_bytes
+        self._count += other._count
+
+    def __repr__(self) -> str:
+        return f"PackedRun({self._count} messages, {self.payload_bytes} bytes)"
+
+
+def _packed_run(frames: list[Frame], payloads: list[bytes]) -> PackedRun | None:
+    """Make a run of frames that have one run of messages each; None if most of what it would hold is not its own."""
+    run = PackedRun.__new__(PackedRun)
+    run._pieces = []
+    run.payload_bytes, run._count = sum(map(len, payloads)), len(payloads)
+    run.held_bytes = 0
+    before = None
+    for frame in frames:
+        start = frame.body_start + RUN_HEADER_BYTES
+        run._pieces.append((frame.data, start, RUN_HEADER.unpack_from(frame.data, frame.body_start)[2]))
+        if frame.data is not before:
+            before = frame.data
+            run.held_bytes += len(before)
+    return run if run.payload_bytes >= run.held_bytes // 2 else None
+
+
+def joint_run(
+    frames: list[Frame], start: int, messages_max: int, packed: Set[int] = frozenset()
+) -> tuple[int, int, int, list[bytes] | PackedRun] | None:
     """Take the messages of frames out as one run, as far as they are one."""
     end = require(start, "start", 0, len(frames))
     require(messages_max, "messages_max", 0, U64_MAX)
@@ -213,4 +289,10 @@ def joint_run(frames: list[Frame], start: int, messages_max: int) -> tuple[int, 
             break
         found += payloads
         end += 1
-    return (end, group, first, found) if found else None
+    if not found:
+        return None
+    if packed and group in packed:
+        run = _packed_run(frames[start:end], found)
+        if run is not None:
+            return end, group, first, run
+    return end, group, first, found

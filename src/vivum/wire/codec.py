@@ -41,6 +41,7 @@ DUPLICATE = _chosen.DUPLICATE
 BEYOND = _chosen.BEYOND
 Frame = _chosen.Frame
 FrameBuilder = _chosen.FrameBuilder
+PackedRun = _chosen.PackedRun
 SequenceWindow = _chosen.SequenceWindow
 consecutive = _chosen.consecutive
 joint_run = _chosen.joint_run

@@ -108,6 +108,11 @@ def made_by_split() -> TypeError:
     return TypeError("a Frame is made by split(), which validates it; there is no other way to make one")
 
 
+def made_by_joint_run() -> TypeError:
+    """Refuse to make a run of messages of which nobody knows where they are."""
+    return TypeError("a PackedRun is made by joint_run(); there is no other way to make one")
+
+
 def wrong_kind(kind: int, carries_messages: bool) -> UsageError:
     """Refuse to seal a frame as a kind that has the other sort of body."""
     wanted = "carries messages" if carries_messages else "is a control kind"

@@ -245,6 +245,28 @@ def test_taking_frames_together_agrees(buffers, start, messages_max):
         assert singles[0][0][:2] == (group, first)
 
 
+def described(joint):
+    """Turn a run that was not cut into all that it tells."""
+    if joint[0] == "returned" and joint[1] is not None and not isinstance(joint[1][3], list):
+        *rest, run = joint[1]
+        shown = (len(run), run.payload_bytes, run.held_bytes, run.pieces, run.cut(), list(run), repr(run))
+        return (*rest, shown, run[-1], run[1:])
+    return joint
+
+
+@settings(max_examples=400)
+@given(st.one_of(alike_frames(), alike_frames().map(lambda made: [b"".join(made)])), st.integers(0, 12))
+def test_taking_frames_together_without_cutting_agrees(buffers, messages_max):
+    twin, compiled = ([frame for data in buffers for frame in form.split(data)] for form in (_twin, _codec))
+    for start in range(len(twin) + 1):
+        for packed in ({0}, {1}, {0, 1}, frozenset()):
+            joint = outcome(_twin.joint_run, twin, start, messages_max, packed)
+            assert described(outcome(_codec.joint_run, compiled, start, messages_max, packed)) == described(joint)
+            cut = outcome(_twin.joint_run, twin, start, messages_max)
+            if cut[0] == "returned" and cut[1] is not None:
+                assert (*joint[1][:3], list(joint[1][3])) == cut[1]
+
+
 @given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))
 def test_control_frames_agree(kind, header, body, key_epoch):
     arguments = (kind, *header, body, key_epoch)

@@ -4,10 +4,13 @@ import random
 
 from vivum.live.keys import with_keys, without_keys
 from vivum.pipeline.heads import without_heads
-from vivum.storage.runs import RecordedRun, batch_of_runs
+from vivum.storage.batch_buffer import BatchBuffer
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_format import decode_batch, log_schema
 
 
 def test_heads_come_off_the_topics_that_have_them_and_nothing_else_changes():
+    buffer = BatchBuffer()
     for seed in range(50):
         chance = random.Random(seed)
         runs, bare = [], []
@@ -19,7 +22,7 @@ def test_heads_come_off_the_topics_that_have_them_and_nothing_else_changes():
                 cut = chance.randrange(len(payloads) + 1)
                 payloads = [*with_keys(bytes(16), 1, 0, payloads[:cut]), *without_keys(payloads[cut:])]
             runs.append(RecordedRun(topic, 1, 1, 0, 1, 0, 0, payloads))
-        batch = batch_of_runs(runs, 0)
+        batch = decode_batch(buffer.seal(buffer.lay_out(runs, 0, 0)), 0, log_schema(), "memory")
         begin = chance.randrange(len(batch))
         rows = without_heads(batch.slice(begin), {"/keyed", "/other"})
         rows.validate(full=True)

@@ -19,6 +19,8 @@ from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.segment_reader import LogReader
+from vivum.wire import codec
+from vivum.wire.codec import PackedRun
 
 PAYLOAD = bytes(1000 - log_writer.MESSAGE_BYTES)
 
@@ -165,3 +167,66 @@ def test_messages_that_a_recorder_never_saw_are_counted_by_the_numbers_around_th
     with SegmentLog(tmp_path) as log:
         recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
     assert recorder.missed == 7
+
+
+def test_frames_are_recorded_as_they_came_and_readers_beside_get_messages(tmp_path):
+    payloads = [number.to_bytes(4, "little") * 250 for number in range(5000)]
+    seen: list[RecordedRun] = []
+    read: list[bytes] = []
+
+    async def scene(log: SegmentLog) -> Recorder:
+        domain = f"{tmp_path.name} {os.getpid()}"
+        async with vivum.connect(domain) as sender, vivum.connect(domain) as other:
+            topic = await sender.enter("/swx/raw", bytes, own=False)
+            recorder = Recorder(other, ["/swx/**"], log)
+            note = recorder._writer._on_written
+            recorder._writer._on_written = lambda runs: (seen.extend(runs), note(runs))
+            recording = asyncio.create_task(recorder.run())
+            await topic.wait_for_members(2)
+            reader = await other.enter("/swx/raw", bytes)
+            for first in range(0, len(payloads), 500):
+                await topic.send_many(payloads[first : first + 500])
+            async for batch in reader.batches():
+                assert type(batch.payloads) is list
+                read.extend(batch.payloads)
+                if len(read) == len(payloads):
+                    break
+            await topic.flush()
+            await recorder.settle()
+            recording.cancel()
+            await asyncio.wait([recording])
+        return recorder
+
+    with SegmentLog(tmp_path) as log:
+        recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
+    assert (recorder.recorded, recorder.missed) == (len(payloads), 0)
+    assert read == payloads
+    found = [row for batch in LogReader(tmp_path).batches(0, 1 << 62) for row in batch.to_pylist()]
+    assert [row["payload"] for row in found] == payloads
+    assert [row["sequence"] for row in found] == list(range(len(payloads)))
+    packed = sum(len(each.payloads) for each in seen if isinstance(each.payloads, PackedRun))
+    assert packed > len(payloads) // 2
+
+
+def packed_run(first: int) -> RecordedRun:
+    """Make a run that was not cut: its frame is a third padding, and held as it came."""
+    builder = codec.FrameBuilder(3000)
+    builder.extend(1, first, [PAYLOAD, PAYLOAD])
+    found = codec.joint_run(codec.split(builder.seal(1, 2, 3, 4, 5, 6, 7, 8, pad_to=3000)), 0, 9, {1})
+    assert found is not None
+    assert isinstance(found[3], PackedRun)
+    return RecordedRun("/a", 1, 1, first, 1, 0, 0, found[3])
+
+
+def test_what_frames_take_in_memory_counts_against_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "GIVE_WAY_S", 0.0)
+    each = 3000 + 2 * log_writer.MESSAGE_BYTES
+    with SegmentLog(tmp_path) as log:
+        writer = LogWriter(log, lambda runs: None, held_bytes_max=5 * each)
+        taken = [first for first in range(0, 100, 2) if writer.put(packed_run(first))]
+        assert taken == [0, 2, 4, 6, 8]
+        assert writer.unwritten == 10
+        writer.stop()
+        writer.run()
+        assert writer.unwritten == 0
+    assert sequences(tmp_path) == list(range(10))

@@ -4,9 +4,10 @@ import pytest
 
 from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
 from vivum.core.ids import ViewNumber
-from vivum.core.machine import Output
+from vivum.core.machine import Delivery, Output
 from vivum.protocols.commands import GapReported
 from vivum.protocols.qsm import chain as chain_module
+from vivum.wire.codec import PackedRun
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
@@ -205,3 +206,34 @@ def test_a_stream_that_is_over_is_delivered_at_once_however_much_it_holds(monkey
         stream.on_data(0, frame)
     chain.remove(stream, output)
     assert delivered(output) == [(ONE, number) for number in range(10)]
+
+
+def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers() -> None:
+    runs = {}
+    for packed in (frozenset(), frozenset([ONE])):
+        chain, stream, output = make_chain(packed=packed), make_receiver(), Output()
+        chain.add(stream)
+        sender = make_sender()
+        frames = []
+        for number in range(0, 40, 4):
+            sender.feed(ONE, number, [b"%d" % each * 50 for each in range(number, number + 4)], ViewNumber(1))
+            sender.feed(TWO, number // 4, [b"two" * 50], ViewNumber(1)) if number == 20 else None
+            frames.append(seal(sender))
+        stream.on_data(0, frames[0])
+        chain.deliver(output)
+        for part in (frames[1:4], frames[4:]):
+            assert stream.on_run(0, part)
+            chain.deliver_run(stream, part, output)
+        runs[packed] = output.deliveries
+        assert delivered(output)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
+        assert any(isinstance(each.payloads, PackedRun) for each in output.deliveries) == bool(packed)
+        assert all(each.group == ONE or isinstance(each.payloads, list) for each in output.deliveries)
+
+    def messages(deliveries: list[Delivery]) -> list[tuple[int, int, bytes]]:
+        return [
+            (each.group, each.first_sequence + place, payload)
+            for each in deliveries
+            for place, payload in enumerate(each.payloads)
+        ]
+
+    assert messages(runs[frozenset([ONE])]) == messages(runs[frozenset()])

@@ -3,6 +3,8 @@
 import errno
 import fcntl
 import os
+import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_format import HEADER_BYTES, SEGMENT_ROWS_MAX
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.segment_reader import LogReader
+from vivum.wire import codec
+from vivum.wire.codec import PackedRun
 
 SIZES = (10, LARGE_BYTES, LARGE_BYTES + 77, 10, 5000, 3 * LARGE_BYTES, LARGE_BYTES - 3000, LARGE_BYTES, 10)
 
@@ -146,30 +150,109 @@ def test_memory_of_an_unusually_large_batch_is_given_back(tmp_path, monkeypatch)
     monkeypatch.setattr(batch_buffer, "KEPT_BYTES_MAX", 8 * 1024 * 1024)
     with SegmentLog(tmp_path) as log:
         log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [bytes(9 * 1024 * 1024)])])
-        assert len(log._buffer._memory) == 16 * 1024 * 1024
+        assert len(log._buffers[-1]._memory) == 16 * 1024 * 1024
         log.append([RecordedRun("/a", 1, 1, 2, 1, 0, 0, [b"x"])])
-        assert len(log._buffer._memory) == 8 * 1024 * 1024
+        assert len(log._buffers[-1]._memory) == 8 * 1024 * 1024
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=200)
-@given(st.lists(st.binary(max_size=40), max_size=20), st.integers(-1, 50), st.integers(0, 300))
-def test_compiled_packing_equals_its_twin(payloads, at, room):
+def piece(payloads: list[bytes], before: bytes = b"", behind: bytes = b"") -> tuple[bytes, int, int]:
+    """Lay payloads one behind the other with their lengths, as they lie in a frame."""
+    packed = b"".join(len(each).to_bytes(2, "little") + each for each in payloads)
+    return before + packed + behind, len(before), len(payloads)
+
+
+PAYLOADS = st.lists(st.binary(max_size=40), max_size=8)
+PARTS = st.one_of(
+    st.binary(max_size=40),
+    st.builds(piece, PAYLOADS, st.binary(max_size=3), st.binary(max_size=3)),
+    st.tuples(st.binary(max_size=20), st.integers(-1, 30), st.integers(-1, 4)),
+)
+NUMBERS = st.one_of(st.integers(0, 9), st.integers(-(2**63), 2**63 - 1), st.just(2**63))
+
+
+@st.composite
+def batches(draw):
+    """Draw what is asked of `lay_columns`; right more often than not, and wrong in every way that it must notice."""
+    parts = draw(st.lists(PARTS, max_size=8))
+    rows = sum(1 if isinstance(part, bytes) else max(0, part[2]) for part in parts)
+    size = sum(len(part) if isinstance(part, bytes) else len(part[0]) - part[1] - 2 * part[2] for part in parts)
+    first = draw(st.integers(0, rows))
+    counts = draw(st.sampled_from([[first, rows - first]] * 5 + [[rows], [], [rows + 1], [-1, rows + 1], [2**31]]))
+    texts = draw(st.lists(st.binary(max_size=9), min_size=len(counts), max_size=len(counts)))
+    numbers = draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from([0, 0, 0, 8, 7]),
+                st.integers(0, 1),
+                st.lists(st.integers(0, 2**40), min_size=len(counts), max_size=len(counts))
+                | st.lists(NUMBERS, max_size=3),
+            ),
+            max_size=1,
+        )
+    )
+    more = draw(st.sampled_from([0, 0, 0, 0, 1, -1]))
+    # Apart from each other: where they overlap, the last one written counts.
+    at = [draw(st.sampled_from([place] * 9 + [-4, place + 1, 5000])) for place in (900, 1800, 2700, 3600)]
+    return counts, numbers, texts, *at[:2], parts, *at[2:], size + more
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=1500)
+@given(batches(), st.sampled_from([4500, 4500, 4500, 3700, 0]))
+def test_compiled_packing_equals_its_twin(drawn, room):
     compiled = pytest.importorskip("vivum.storage._packing")
-    assert compiled.stops_of(payloads) == packing_twin.stops_of(payloads)
     outcomes = []
-    for packing in (compiled.pack_payloads, packing_twin.pack_payloads):
+    for form in (compiled, packing_twin):
         memory = bytearray(room)
         try:
-            packing(payloads, memory, at)
+            form.lay_columns(memory, *drawn)
             outcomes.append(bytes(memory))
-        except ValueError as error:
-            outcomes.append(str(error))
+        except (ValueError, OverflowError) as error:
+            outcomes.append((type(error), str(error) if isinstance(error, ValueError) else ""))
     assert outcomes[0] == outcomes[1]
 
 
-def test_both_packings_refuse_what_is_not_bytes():
-    compiled = pytest.importorskip("vivum.storage._packing")
-    for each in (compiled, packing_twin):
-        for call in (each.stops_of, lambda payloads, each=each: each.pack_payloads(payloads, bytearray(9), 0)):
-            with pytest.raises(TypeError, match="a payload is bytes, not str"):
-                call([b"a", "b"])
+@pytest.mark.parametrize("form", ["_packing", "packing_twin"])
+def test_columns_are_laid_where_they_belong(form):
+    lay_columns = pytest.importorskip(f"vivum.storage.{form}").lay_columns
+    memory = bytearray(200)
+    parts = [b"first", piece([b"a", b"", b"bcd"], b"head", b"padding")]
+    lay_columns(memory, [1, 3], [(0, 1, [7, 40]), (32, 0, [5, 6])], [b"x", b"yz"], 100, 64, parts, 120, 140, 9)
+    assert struct.unpack("=8q", memory[:64]) == (7, 40, 41, 42, 5, 6, 6, 6)
+    assert (struct.unpack("=5i", memory[64:84]), memory[100:107]) == ((0, 1, 3, 5, 7), b"xyzyzyz")
+    assert (struct.unpack("=5i", memory[140:160]), memory[120:129]) == ((0, 5, 6, 6, 9), b"firstabcd")
+
+
+@pytest.mark.parametrize("form", ["_packing", "packing_twin"])
+def test_what_is_not_bytes_is_refused(form):
+    lay_columns = pytest.importorskip(f"vivum.storage.{form}").lay_columns
+    for part in ("b", None, (b"a", 0), ("a", 0, 1), [b"a", 0, 0]):
+        with pytest.raises(TypeError, match=f"a payload is bytes, not {type(part).__name__}"):
+            lay_columns(bytearray(99), [1], [], [b"x"], 0, 4, [part], 20, 24, 1)
+    with pytest.raises(TypeError, match="a text is bytes, not str"):
+        lay_columns(bytearray(99), [1], [], ["x"], 0, 4, [b"a"], 20, 24, 1)
+
+
+def packed(first: int, payloads: list[bytes]) -> PackedRun:
+    """Make a run that was not cut, of frames as they come."""
+    builder, frames, at = codec.FrameBuilder(1472), [], 0
+    while at < len(payloads):
+        at = builder.extend(1, first, payloads, at)
+        frames += codec.split(builder.seal(1, 2, 3, 4, 5, 6, len(frames), 7, pad_to=1472))
+    found = codec.joint_run(frames, 0, len(payloads), {1})
+    assert found is not None
+    assert isinstance(found[3], PackedRun)
+    return found[3]
+
+
+def test_runs_that_were_not_cut_make_the_same_log_as_those_that_were(tmp_path):
+    chance = random.Random(1)
+    payloads = [chance.randbytes(chance.choice([200, 200, 500, 900])) for _ in range(700)]
+    for name, form in (("packed", packed), ("cut", lambda _, each: each)):
+        with SegmentLog(tmp_path / name, clock=lambda: 5) as log:
+            for first in range(0, 700, 100):
+                more = payloads[first : first + 100]
+                runs = [RecordedRun("/a", 1, 1, first, 1, 2, 3, form(first, more)), run(0, 10)]
+                log.append([*runs, RecordedRun("/b", 1, 1, first, 1, 2, 3, form(first, more[:7]))])
+    (one,), (other,) = (sorted((tmp_path / name).glob("*.segment")) for name in ("packed", "cut"))
+    assert one.read_bytes() == other.read_bytes()
+    assert len(list(LogReader(tmp_path / "packed").batches(0, 1 << 62))) == 7

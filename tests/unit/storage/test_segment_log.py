@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from recorded.crashed import KilledLog, crash, kill_writer, write_with_little_room
 from vivum.core.errors import UsageError
+from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.errors import CorruptLogError, StorageError
-from vivum.storage.runs import RecordedRun, batch_of_runs
+from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
-from vivum.storage.segment_format import HEADER_BYTES, SEGMENT_ROWS_MAX
+from vivum.storage.segment_format import HEADER_BYTES, SEGMENT_ROWS_MAX, decode_batch, log_schema
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.segment_reader import LogReader
 
@@ -80,7 +81,44 @@ def test_columns_of_runs_equal_those_made_row_by_row(drawn, first_offset):
             position = None if each.first_position is None else each.first_position + place
             row = (each.topic, 5, 6, each.first_sequence + place, 7, position, 8, 9, payload)
             expected.append((first_offset + len(expected), *row))
-    assert [tuple(row.values()) for row in batch_of_runs(runs, first_offset).to_pylist()] == expected
+    buffer = BatchBuffer()
+    batch = decode_batch(buffer.seal(buffer.lay_out(runs, first_offset, 0)), 0, log_schema(), "memory")
+    batch.validate(full=True)
+    assert [tuple(row.values()) for row in batch.to_pylist()] == expected
+
+
+def test_a_batch_is_made_while_the_one_before_is_written_and_they_are_appended_in_their_order(tmp_path):
+    with SegmentLog(tmp_path, segment_bytes=1000) as log:
+        for first in range(0, 40, 4):
+            one, two = log.prepare([run(first, b"1", b"2")]), log.prepare([run(first + 2, b"3", b"4")])
+            with pytest.raises(UsageError, match="2 batches wait"):
+                log.prepare([run(99, b"no")])
+            with pytest.raises(UsageError, match="comes before this one"):
+                log.append_prepared(two)
+            assert log.append_prepared(one) == range(first, first + 2)
+            assert log.append_prepared(two) == range(first + 2, first + 4)
+            with pytest.raises(UsageError, match="comes before this one"):
+                log.append_prepared(two)
+    assert len(find_segments(tmp_path)) > 5
+    assert [row["sequence"] for row in rows(tmp_path)] == [row["offset"] for row in rows(tmp_path)] == list(range(40))
+
+
+def test_a_batch_that_cannot_be_written_takes_those_behind_it_with_it(tmp_path, monkeypatch):
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with SegmentLog(tmp_path) as log:
+        log.append([run(0, b"a")])
+        one, two = log.prepare([run(1, b"b")]), log.prepare([run(2, b"c")])
+        monkeypatch.setattr(os, "pwrite", fail)
+        with pytest.raises(StorageError, match="No space left"):
+            log.append_prepared(one)
+        monkeypatch.undo()
+        for each in (one, two):
+            with pytest.raises(UsageError, match="prepare it anew"):
+                log.append_prepared(each)
+        assert log.append([run(3, b"d")]) == range(1, 2)
+    assert payloads(tmp_path) == [b"a", b"d"]
 
 
 @pytest.mark.slow
@@ -245,6 +283,7 @@ def test_a_second_writer_is_refused(tmp_path):
 
 FULL = """
 import resource, sys
+from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.runs import RecordedRun

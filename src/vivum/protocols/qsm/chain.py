@@ -13,7 +13,7 @@ is reported, or ends this life if its sender lives.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -22,7 +22,7 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.wire.codec import GROUP_MAX, Frame, joint_run
+from vivum.wire.codec import GROUP_MAX, Frame, PackedRun, joint_run
 from vivum.wire.fragments import Joiner
 from vivum.wire.spread import LIST_SEQUENCE
 
@@ -94,6 +94,7 @@ class Chain:
         "_excused",
         "_is_torn",
         "_joiner",
+        "_packed",
         "expected",
         "is_broken",
         "sender",
@@ -101,11 +102,18 @@ class Chain:
     )
 
     def __init__(
-        self, sender: Member, joiner: Joiner, counters: Counters, barred: Mapping[int, int], behind: "set[Chain]"
+        self,
+        sender: Member,
+        joiner: Joiner,
+        counters: Counters,
+        barred: Mapping[int, int],
+        behind: "set[Chain]",
+        packed: Set[int] = frozenset(),
     ) -> None:
         """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again.
 
-        A chain that has more to deliver than it may at once puts itself into `behind`.
+        Messages of `packed` groups are not cut where that can be. A chain that has more to deliver than it may at once
+        puts itself into `behind`.
         """
         self.sender = sender
         self._behind = behind
@@ -115,6 +123,7 @@ class Chain:
         self._joiner = joiner
         self._counters = counters
         self._barred = barred
+        self._packed = packed
         # Groups of which a message was refused here, because its fragments were over a limit.
         self._excused: set[int] = set()
         # A frame was skipped of a sender that was gone.
@@ -177,7 +186,7 @@ class Chain:
             return
         index, count, first = 0, len(frames), frames[0].sequence
         while index < count and not self.is_broken:
-            joint = joint_run(frames, index, RUN_MESSAGES_MAX)
+            joint = joint_run(frames, index, RUN_MESSAGES_MAX, self._packed)
             if joint is None or joint[1] == MARKS:
                 self._deliver(frames[index], stream, output)
                 index += 1
@@ -212,6 +221,11 @@ class Chain:
         if self._is_torn and not stream.sender_gone:
             self.is_broken = True
             return
+        joint = joint_run([frame], 0, RUN_MESSAGES_MAX, self._packed) if self._packed else None
+        if joint is not None and joint[1] in self._packed:
+            _, group, first, whole = joint
+            self._deliver_messages(group, first, 0, whole, frame.sent_ns, stream, output)
+            return
         for group, first, flags, payloads in frame.messages():
             if group != MARKS:
                 self._deliver_messages(group, first, flags, payloads, frame.sent_ns, stream, output)
@@ -225,7 +239,7 @@ class Chain:
         group: int,
         first: int,
         flags: int,
-        payloads: list[bytes],
+        payloads: list[bytes] | PackedRun,
         sent_ns: int,
         stream: StreamReceiver,
         output: Output,
@@ -242,6 +256,7 @@ class Chain:
             self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
             return
         if flags and (expected is None or first + len(payloads) > expected):
+            assert isinstance(payloads, list), "messages that are pieces of others are always cut"
             refused = self._counters.joins_refused
             first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
             if self._counters.joins_refused != refused:
@@ -279,9 +294,10 @@ class Chain:
             and last.view == new.view
             and last.first_sequence + len(payloads) == new.first_sequence
             and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
-            and isinstance(payloads, list)
+            and type(payloads) is type(new.payloads)
+            and isinstance(payloads, list | PackedRun)
         ):
-            payloads.extend(new.payloads)
+            payloads.extend(new.payloads)  # type: ignore[arg-type]
         else:
             deliveries.append(new)
 

@@ -21,6 +21,8 @@ class Chains:
         self._by_sender: dict[Member, Chain] = {}
         # For groups that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
+        # Groups whose messages are not cut where that can be.
+        self._packed: set[int] = set()
         self._behind: set[Chain] = set()
 
     def of(self, sender: Member) -> Chain:
@@ -41,7 +43,7 @@ class Chains:
         """Take a new stream in."""
         chain = self._by_sender.get(stream.sender)
         if chain is None:
-            chain = Chain(stream.sender, self._joiner, self._counters, self._barred, self._behind)
+            chain = Chain(stream.sender, self._joiner, self._counters, self._barred, self._behind, self._packed)
             self._by_sender[stream.sender] = chain
         chain.add(stream)
 
@@ -62,6 +64,13 @@ class Chains:
             chain = self._by_sender.get(sender)
             if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
                 chain.deliver(output)
+
+    def pack(self, group: int, packed: bool) -> None:
+        """From now on leave messages of a group uncut where that can be, or cut them."""
+        if packed:
+            self._packed.add(group)
+        else:
+            self._packed.discard(group)
 
     def leave_group(self, group: int) -> None:
         """This node left a group: until it comes back nothing of it counts."""

@@ -117,9 +117,11 @@ class QsmMachine(AtOnce):
                 self.sending.slow.pop(command.group, None)
                 if command.slow != SlowMembers.ISOLATE:
                     self.sending.slow[command.group] = command.slow
+                self._chains.pack(command.group, command.packed)
                 self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
             case LeaveGroup():
                 self.sending.slow.pop(command.group, None)
+                self._chains.pack(command.group, False)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _send(self, command: SendMessages) -> None:
