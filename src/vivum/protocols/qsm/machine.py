@@ -114,13 +114,11 @@ class QsmMachine(AtOnce):
             case SendMessages():
                 self._send(command)
             case JoinGroup():
-                self.sending.slow.pop(command.group, None)
-                if command.slow != SlowMembers.ISOLATE:
-                    self.sending.slow[command.group] = command.slow
+                self.sending.treat_slow(command.group, command.slow)
                 self._chains.pack(command.group, command.packed)
                 self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
             case LeaveGroup():
-                self.sending.slow.pop(command.group, None)
+                self.sending.treat_slow(command.group, SlowMembers.ISOLATE)
                 self._chains.pack(command.group, False)
                 self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 

@@ -60,6 +60,12 @@ class Sending:
 
     # From the application.
 
+    def treat_slow(self, group: GroupId, wish: SlowMembers) -> None:
+        """Note what is to be done about slow members of a group."""
+        self.slow.pop(group, None)
+        if wish != SlowMembers.ISOLATE:
+            self.slow[group] = wish
+
     def open(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel]) -> RegionSender:
         """Begin a stream into a region view, or go on with the one that was closed when the view did not concern us."""
         key = (config.region, config.view)
