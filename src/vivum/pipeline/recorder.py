@@ -1,7 +1,8 @@
 """The recorder: a member of a domain that writes what it is delivered to a segment log.
 
 It enters every topic that matches, of whatever type and guarantee, and takes runs of messages as they come: no step
-for each message, and nothing is decoded. A thread writes them (`log_writer`) while the next are coming in.
+for each message, nothing is decoded, and where frames have messages of one topic these are not even cut (`PackedRun`).
+Threads write them (`log_writer`) while the next are coming in.
 
 What it cannot have it counts and tells: messages that its node missed, and messages that came while too much was
 waiting for a disk that is too slow, since a recorder must not slow the senders down. When the log cannot be written it

@@ -25,8 +25,8 @@ class SlowMembers(IntEnum):
 class JoinGroup(Command):
     """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
 
-    `slow` is for the messages that this node will send to the group. With `packed`, runs of messages may be delivered as
-    `PackedRun`s, for who needs no object for each message.
+    `slow` is for the messages that this node will send to the group. With `packed`, runs of messages may be delivered
+    as `PackedRun`s, for who needs no object for each message.
     """
 
     group: GroupId

@@ -1,7 +1,9 @@
 """The memory in which a batch is made, just as it will lie in its file.
 
 One batch at a time, in memory that is used again for the next: memory that nobody touched before costs more than all
-the rest together, most of all in a virtual machine. Payloads are copied once, to their place.
+the rest together, most of all in a virtual machine. Arrow's own writer says what goes where; it is given columns with
+nothing in them, and one compiled call writes all of them to their places (`lay_columns`) while other threads run.
+Payloads are copied once, from the messages or from the frames in which they came.
 
 A large batch ends on a page, so that the next one begins on a page: then they can be written past the kernel's cache
 (`vivum.storage.growing_file`). What fills the page is a part of the body, and has its checksum.
@@ -101,9 +103,9 @@ class BatchBuffer:
             here += len(part)
         assert not named, f"Arrow left out {named.values()}"
         self._view[here:stop] = bytes(stop - here)
-        begins = accumulate(counts, initial=first_offset)
-        numbers: list[tuple[int, int, list[int]]] = [
-            (places["offset"], 1, list(begins)[:-1]),
+        *offsets, _ = accumulate(counts, initial=first_offset)
+        numbers = [
+            (places["offset"], 1, offsets),
             (places["sender"], 0, [run.sender for run in runs]),
             (places["incarnation"], 0, [run.incarnation for run in runs]),
             (places["sequence"], 1, [run.first_sequence for run in runs]),
@@ -154,18 +156,15 @@ class BatchBuffer:
             "payload stops": _STOP_BYTES * (rows + 1),
             "payload": payload_bytes,
         }
-        begins = list(accumulate([size + -size % ALIGNMENT for size in sizes.values()], initial=0))
-        if begins[-1] > len(self._memory):
-            self._make_room(begins[-1])
+        *begins, stop = accumulate([size + -size % ALIGNMENT for size in sizes.values()], initial=0)
+        if stop > len(self._memory):
+            self._make_room(stop)
+        begin_of = dict(zip(sizes, begins, strict=True))
         for name, size in (("topic stops", topic_bytes), ("payload stops", payload_bytes)):
             # Arrow looks where the first begins and where the last ends.
-            begin = begins[list(sizes).index(name)]
-            _STOP.pack_into(self._memory, begin, 0)
-            _STOP.pack_into(self._memory, begin + _STOP_BYTES * rows, size)
-        return {
-            name: self._whole.slice(begin, size)
-            for begin, (name, size) in zip(begins, sizes.items(), strict=False)
-        }  # fmt: skip
+            _STOP.pack_into(self._memory, begin_of[name], 0)
+            _STOP.pack_into(self._memory, begin_of[name] + _STOP_BYTES * rows, size)
+        return {name: self._whole.slice(begin_of[name], size) for name, size in sizes.items()}
 
     def _batch_of(self, rows: int, rooms: dict[str, Any], position: Any) -> Any:
         """Make a batch whose columns are rooms, for Arrow to say how it lies in a file."""
@@ -191,7 +190,7 @@ class BatchBuffer:
 
 def _positions(runs: Sequence[RecordedRun], counts: list[int]) -> Any:
     """Make the column of positions; None if there are none, as in every topic without a total order."""
-    if all([run.first_position is None for run in runs]):
+    if all(run.first_position is None for run in runs):
         return None
     pyarrow = arrow()
     listed: list[int | None] = []

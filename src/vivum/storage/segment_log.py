@@ -199,9 +199,7 @@ class SegmentLog:
         """Add the batch that was prepared first of those that wait; return its offsets."""
         self._check_open()
         if not self._prepared or batch is not self._prepared[0]:
-            raise UsageError(
-                "another batch comes before this one, or one before it could not be appended; prepare it anew"
-            )
+            raise UsageError("another batch comes before this one, or one before it was not appended; prepare it anew")
         try:
             offsets = self._append(batch)
         except BaseException:
