@@ -70,14 +70,8 @@ def lay_columns(
         runs = [[first + step * place for place in range(count)] for first, count in zip(firsts, counts, strict=True)]
         put(at, array("q", chain.from_iterable(runs)).tobytes())
     put(texts_at, b"".join(text * count for text, count in zip(texts, counts, strict=True)))
-<<<<<<< HEAD
-    put_stops(
-        text_stops_at, chain.from_iterable([len(text)] * count for text, count in zip(texts, counts, strict=True))
-    )
-=======
     sizes = [[len(text)] * count for text, count in zip(texts, counts, strict=True)]
     put_stops(text_stops_at, chain.from_iterable(sizes))
->>>>>>> 114ed969e763b13b8126de27bfa9d9d3b17bfd6b
     payloads: list[bytes] = []
     for data, start, count in spans:
         if count < 0:
