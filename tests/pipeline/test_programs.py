@@ -35,7 +35,8 @@ def test_a_job_runs_with_spark_submit_where_that_was_told_to_run(tmp_path):
     told = {"enabled": "true", "dir": tmp_path / "events", "compress": "false"}
     (tmp_path / "events").mkdir()
     events = [word for key, value in told.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
-    done = run(SUBMIT, "--master", "local[1]", *events, *words)
+    fast = ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
+    done = run(SUBMIT, "--master", "local[1]", *fast, *events, *words)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 60}
     assert any('"spark.master":"local[1]"' in each.read_text() for each in (tmp_path / "events").rglob("events*"))

@@ -1,14 +1,13 @@
 """What Spark needs, and how its absence is told."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
 
 from vivum.core.errors import HostError
-from vivum.pipeline import register
 from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.session import find_java
 
@@ -50,16 +49,25 @@ def test_a_missing_java_is_told_in_one_sentence_by_the_command(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+OWN = """
+import sys
+from pyspark.sql import SparkSession
+from vivum.pipeline import register
+fast = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+spark = SparkSession.builder.master("local[1]").config(map=fast).getOrCreate()
+register(spark)
+register(spark)
+print(spark.read.format("vivum").load(sys.argv[1]).count())
+spark.stop()
+"""
+
+
 @pytest.mark.slow
-def test_a_session_of_ones_own_learns_the_format_by_one_call(spark, quotes):
-    # It shares Java with the other, which is what takes long, and nothing of what that one was taught.
-    own = spark.newSession()
-    own.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    with pytest.raises(AnalysisException, match="DATA_SOURCE_NOT_FOUND"):
-        own.read.format("vivum").load(str(quotes))
-    register(own)
-    register(own)
-    assert own.read.format("vivum").load(str(quotes)).count() == 60
+def test_a_session_of_ones_own_learns_the_format_by_one_call(quotes):
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", OWN, str(quotes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.splitlines()[-1:] == ["60"], done.stderr[-3000:]
 
 
 def test_our_own_sentence_is_found_in_what_spark_wraps_around_it():
