@@ -57,8 +57,9 @@ SETTLE_S = 0.001
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
 
-ROOM_BYTES = 1 << 20
-"""New data that may wait for the kernel in memory of ours: none, while the kernel takes none."""
+ROOM_BYTES = 1_000_000
+"""New data that may wait for the kernel in memory of ours: none, while the kernel takes none. Sixteen of the largest
+frames, two notes of shared memory: a mebibyte is one more, which would have a note and a turn of every receiver."""
 
 
 class Driver:
