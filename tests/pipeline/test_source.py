@@ -48,6 +48,18 @@ def test_columns_can_be_chosen(spark, quotes):
     assert chosen.count() == 60
 
 
+def test_by_topic_each_task_has_all_rows_of_its_topics_in_order(spark, quotes):
+    rows = load(spark, quotes, topicShards=3, columns="topic,offset")
+    assert rows.rdd.getNumPartitions() == 3
+    tasks = rows.rdd.glom().collect()
+    assert sorted(row.offset for task in tasks for row in task) == list(range(60))
+    topics = [{row.topic for row in task} for task in tasks]
+    assert sum(map(len, topics)) == len(set().union(*topics)) == 4
+    assert all([row.offset for row in task] == sorted(row.offset for row in task) for task in tasks)
+    # With fewer topics than tasks some have nothing to do.
+    assert load(spark, quotes, topicShards=3, topics="/raw").count() == 15
+
+
 def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):
     plain, value = [b"\0x", b"\1"], msgspec.msgpack.encode(Quote("ROG", 1.0, 2.0))
     with SegmentLog(tmp_path) as log:
@@ -167,6 +179,8 @@ def test_wrong_options_fail_in_load(spark, tmp_path):
         ({"startingOffset": "-1"}, "startingOffset='-1' is neither"),
         ({"startingTime": "noon"}, "startingTime='noon' is no time"),
         ({"startingTime": "1", "startingOffset": "1"}, "are both given; choose one"),
+        ({"topicShards": "0"}, "topicShards='0' must be a number, at least 1"),
+        ({"topicShards": "1001"}, "topicShards=1001 would be so many tasks"),
         ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger='0' must be a number, at least 1"),
     ],
 )

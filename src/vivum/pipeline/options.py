@@ -8,6 +8,7 @@
 | `startingTime` | Instead: the first batch with rows delivered at this time or later; ISO 8601, or nanoseconds |
 | `typed` | `true`: the struct `value` in place of the payload; `refused` has the reason where it is none |
 | `columns` | Which columns, separated by commas; default all |
+| `topicShards` | So many tasks, each with all rows of its share of the topics, in order; each reads the whole log |
 | `maxRowsPerTrigger`, `maxBytesPerTrigger` | Of a micro-batch, before topics are chosen; at least one row or batch |
 | `failOnDataLoss` | `true` (default): rows that retention deleted before they were read are an error |
 """
@@ -25,6 +26,10 @@ from vivum.storage.topic_types import TopicTypes, TypeDescription
 
 EARLIEST = "earliest"
 LATEST = "latest"
+
+SHARDS_MAX = 1000
+"""Tasks by topic of one query."""
+
 _NAMES = {
     name.lower(): name
     for name in (
@@ -34,6 +39,7 @@ _NAMES = {
         "startingTime",
         "typed",
         "columns",
+        "topicShards",
         "maxRowsPerTrigger",
         "maxBytesPerTrigger",
         "failOnDataLoss",
@@ -51,6 +57,7 @@ class SourceOptions:
     starting_time_ns: int | None
     columns: tuple[str, ...]
     message_type: TypeDescription | None
+    topic_shards: int | None
     rows_max: int | None
     bytes_max: int | None
     fail_on_data_loss: bool
@@ -80,6 +87,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         _starting_time_ns(options["startingtime"]) if "startingtime" in options else None,
         _columns(options.get("columns"), typed),
         _checked_type(directories, topics, typed),
+        _shards(options),
         _count(options, "maxRowsPerTrigger"),
         _count(options, "maxBytesPerTrigger"),
         _flag(options, "failOnDataLoss", default=True),
@@ -141,6 +149,13 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{name}={text!r} must be a number, at least 1")
     return int(text)
+
+
+def _shards(options: Mapping[str, str]) -> int | None:
+    shards = _count(options, "topicShards")
+    if shards is not None and shards > SHARDS_MAX:
+        raise UsageError(f"topicShards={shards} would be so many tasks that read the whole log; at most {SHARDS_MAX}")
+    return shards
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -138,7 +138,7 @@ class Recorder:
                 await self._node.join_seats(seats)
 
     def put(self, delivery: Delivery) -> None:
-        """Keep a run of messages until it is written."""
+        """Keep a run of messages until it is written. One with numbers that no log can have is missed."""
         name = self._node.name_of(delivery.group)
         if name in self._bare:
             delivery = bare_run(delivery)
@@ -152,7 +152,7 @@ class Recorder:
             time.time_ns(),
             delivery.payloads,
         )
-        if self._writer.put(run):
+        if run.fits and self._writer.put(run):
             self._delivered_runs += 1
         else:
             self._miss(len(run.payloads))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import pyarrow
 from pyspark.sql import datasource, types
@@ -58,9 +59,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece(datasource.InputPartition):
-    """What one task reads."""
+    """What one task reads: spans, of them all topics or one shard of them."""
 
     spans: tuple[Span, ...]
+    shard: int | None = None
 
 
 class VivumSource(datasource.DataSource):
@@ -189,7 +191,7 @@ class _Reading:
             if directory not in headed:
                 headed[directory] = TopicTypes.read(directory).headed
         for directory, batch in chain.from_iterable(map(_read_span, partition.spans)):
-            chosen = without_heads(self._chosen(batch), headed[directory])
+            chosen = without_heads(self._chosen(batch, partition.shard), headed[directory])
             if len(chosen) == 0:
                 continue
             held.append(_columns_of(chosen, schema, decoder))
@@ -200,14 +202,25 @@ class _Reading:
         if held:
             yield _joined(held)
 
-    def _chosen(self, batch: Any) -> Any:
-        """Keep the rows of wanted topics."""
-        pattern, only = self.options.topics, self.only_topics
-        if pattern.is_everything and only is None:
+    def pieces(self, spans: Iterable[Span]) -> list[Piece]:
+        """Share spans out: by their place in the log, or by topic if the options say so."""
+        shards = self.options.topic_shards
+        if shards is None:
+            return pack(spans)
+        every = tuple(spans)
+        return [Piece(every, shard) for shard in range(shards)] if every else []
+
+    def _chosen(self, batch: Any, shard: int | None) -> Any:
+        """Keep the rows of wanted topics, of one shard of them if there are several."""
+        pattern, only, shards = self.options.topics, self.only_topics, self.options.topic_shards
+        if pattern.is_everything and only is None and shards is None:
             return batch
         topics = batch.column("topic")
         there = topics.unique().to_pylist()
         wanted = [each for each in pattern.chosen(there) if only is None or each in only]
+        if shards is not None:
+            # A checksum, not a hash: workers must agree.
+            wanted = [each for each in wanted if crc32(each.encode()) % shards == shard]
         if len(wanted) == len(there):
             return batch
         if not wanted:
@@ -257,7 +270,7 @@ class VivumReader(_Reading, datasource.DataSourceReader):
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Plan one task or more for each segment."""
-        return pack(
+        return self.pieces(
             span
             for directory, start in self.starts().items()
             for span in self.spans(directory, max(start, self.low), self.high, self.delivered_ns_min)
@@ -321,7 +334,7 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
                     f"read; keep more, or set failOnDataLoss to false to go on without them"
                 )
             planned += self.spans(directory, begin, stop)
-        return pack(planned)
+        return self.pieces(planned)
 
     def _admitted(self, log: LogReader, start: int, stop: int) -> int:
         """Return the offset up to which rows and bytes keep within their limits, at least one batch further."""

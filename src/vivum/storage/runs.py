@@ -13,6 +13,9 @@ from vivum.storage.packing_twin import Part
 from vivum.storage.segment_format import SEGMENT_ROWS_MAX
 from vivum.wire.codec import PackedRun, measure
 
+NUMBER_MAX = (1 << 63) - 1
+"""The largest number or time that a log has. Frames have larger ones, which nobody reaches who means well."""
+
 BATCH_VALUE_BYTES_MAX = 1 << 30
 """Payloads of one batch, or topics. Arrow's columns of bytes end at 2 GiB; a writer that is asked for more refuses."""
 
@@ -32,6 +35,11 @@ class RecordedRun(msgspec.Struct, frozen=True, gc=False):
     delivered_ns: int
     payloads: Sequence[bytes]
     first_position: int | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether its numbers are such that a log can have."""
+        return self.sent_ns <= NUMBER_MAX and self.first_sequence <= NUMBER_MAX - len(self.payloads)
 
 
 def parts_of(runs: Sequence[RecordedRun]) -> list[Part]:

@@ -21,6 +21,7 @@ class SlotPool:
 
     A slot is free again when nobody holds its frame any more, and then the first to be written. Who keeps frames until
     all have them need not fear for readers; what is not kept so long rests as long as possible before it is used again.
+    At most half of the slots hold frames that are kept: the others are for copies of those that found none.
     """
 
     def __init__(self, memory: mmap) -> None:

@@ -61,9 +61,14 @@ cdef class SlotPool:
         return self._free_count + self._rest_count
 
     cdef Slot take(self, bint rests):
-        """Give a slot to write in, that will rest afterwards or not; None if all hold frames."""
+        """Give a slot to write in, that will rest afterwards or not; None if there is none for that.
+
+        Half of them are for those that rest: where a member sleeps, frames are kept for long.
+        """
         cdef Slot slot
         cdef Py_ssize_t index
+        if not rests and 2 * (self._free_count + self._rest_count) <= self.slots:
+            return None
         if self._free_count:
             self._free_count -= 1
             index = self._free[self._free_count]

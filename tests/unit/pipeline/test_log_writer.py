@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import vivum
+from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
+from vivum.core.machine import Delivery
 from vivum.live.failures import MissedMessages
 from vivum.pipeline import log_writer
 from vivum.pipeline.log_writer import LogWriter
@@ -119,6 +121,25 @@ async def send(topic: vivum.Topic[bytes], count: int) -> None:
     for _ in range(count):
         await topic.send(PAYLOAD)
         await topic.flush()
+
+
+def test_numbers_that_no_log_can_have_are_missed_and_the_recorder_goes_on(tmp_path):
+    async def scene(log: SegmentLog) -> Recorder:
+        async with recorded_topic(tmp_path, log) as (recorder, topic):
+            before = recorder.recorded
+            stranger = Member(NodeId(9), Incarnation(9))
+            for sequence, sent_ns in ((0, 1 << 63), ((1 << 63) - 1, 1), ((1 << 64) - 2, (1 << 64) - 1)):
+                group = recorder._seats[0].group
+                recorder.put(Delivery(group, stranger, sequence, [PAYLOAD], ViewNumber(1), sent_ns))
+            assert recorder.missed == 3
+            await send(topic, 2)
+            await recorder.settle()
+            assert recorder.recorded == before + 2
+        return recorder
+
+    with SegmentLog(tmp_path) as log:
+        recorder = asyncio.run(asyncio.wait_for(scene(log), 60))
+    assert len(sequences(tmp_path)) == recorder.recorded
 
 
 def test_a_recorder_on_a_disk_that_stands_still_counts_every_message_that_it_does_not_write(tmp_path, monkeypatch):

@@ -7,6 +7,8 @@ import pytest
 
 from vivum.core.ids import Endpoint
 from vivum.runtime import boards
+from vivum.wire import codec
+from vivum.wire.kinds import Kind
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
 _slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")
@@ -95,6 +97,19 @@ def test_damaged_notes_give_frames_of_the_board_or_nothing(memory: mmap.mmap, se
         cut = random.choice((len(note), len(note), len(note), len(note) - 1, 16, 0))
         other.read(bytes(damaged[:cut] + random.choice((b"", b"", b"12345678"))), PLACE, taken)
         assert all(data in sent for _, data in taken)
+
+
+def test_frames_that_are_kept_leave_room_for_copies(memory: mmap.mmap) -> None:
+    pool, other = _slots.SlotPool(memory), _board.Board(memory, NAME)
+    builder, kept, taken = codec.FrameBuilder(60_000, pool), [], []
+    for number in range(2 * SLOTS):
+        builder.extend(7, 0, frames(1, 50_000, number))
+        kept.append(builder.seal(Kind.DATA, 1, 2, 3, 4, 5, number, 11))
+        note, count = _board.write(pool, NAME, kept[-1:])
+        assert count == 1
+        assert other.read(note, PLACE, taken) == 0
+    assert {type(each) for each in kept} == {bytes, _slots.Slot}
+    assert [data for _, data in taken] == [bytes(each) for each in kept]
 
 
 def test_what_cannot_be_written_is_left_to_datagrams(memory: mmap.mmap) -> None:
