@@ -169,7 +169,11 @@ class SegmentLog:
         if not self._buffers:
             raise UsageError(f"{PREPARED_MAX} batches wait to be appended; append one before the next is prepared")
         # It goes behind the last one that was prepared; behind what is written, if there is none.
-        last = self._prepared[-1] if self._prepared else None
+        try:
+            last: PreparedBatch | None = self._prepared[-1]
+        except IndexError:
+            # Or it was written just now: then the file and the next offset tell the same.
+            last = None
         if last is not None:
             size, offset = last.entry.stop, last.entry.stop_offset
             first, began_ns = last.segment_first, last.segment_began_ns
