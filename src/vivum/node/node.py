@@ -131,6 +131,8 @@ class Node:
         for frame in frames:
             if protocol is None:
                 self._gate.refuse_kind(now_ns, source, frame)
+            elif not frame.keep():
+                self.counters.frames_gone += 1
             else:
                 protocol.on_frame(now_ns, source, frame)
 

@@ -3,7 +3,7 @@
 """Notes of frames in shared memory, and how they are read. `boards.py` tells how it is used.
 
 A note names the stamps of its frames; a stamp tells which slot it is in. What is read is not believed: slots and
-lengths are checked, and frames are looked at only when they are copies of our own.
+lengths are checked. Frames that their sender keeps are lent; copies are soon written over, and are copied again.
 """
 
 cimport cython
@@ -12,15 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from vivum.wire._slots cimport C_SLOT, C_SLOT_HEAD, Slot, SlotPool
-
-cdef extern from *:
-    """
-    static uint64_t stamp_load(const uint64_t* where) { return __atomic_load_n(where, __ATOMIC_ACQUIRE); }
-    static void stamp_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-    """
-    uint64_t stamp_load(const uint64_t*) nogil
-    void stamp_fence() nogil
+from vivum.wire._slots cimport C_SLOT, C_SLOT_FRAME_MIN, C_SLOT_HEAD, Lent, Slot, SlotPool, lend
 
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
@@ -94,8 +86,9 @@ cdef class Board:
         cdef const uint8_t* slot
         cdef Py_ssize_t length = PyBytes_GET_SIZE(data)
         cdef uint64_t stamp
-        cdef uint32_t index, size, missed = 0
-        cdef bytes frame
+        cdef uint32_t index, missed = 0
+        cdef Lent lent
+        cdef object frame
         if length < HEAD or length > <Py_ssize_t>sizeof(Note):
             return 0
         memcpy(&note, PyBytes_AS_STRING(data), length)
@@ -108,16 +101,11 @@ cdef class Board:
                 missed += 1
                 continue
             slot = self._base + (stamp & 0xFFFF) * C_SLOT
-            if stamp_load(<const uint64_t*>slot) != stamp:
-                missed += 1
-                continue
-            size = (<const uint32_t*>(slot + 8))[0]
-            if size > C_SLOT - C_SLOT_HEAD:
-                missed += 1
-                continue
-            frame = PyBytes_FromStringAndSize(<const char*>(slot + C_SLOT_HEAD), size)
-            stamp_fence()
-            if stamp_load(<const uint64_t*>slot) != stamp:
+            lent = lend(self, slot, stamp)
+            frame = lent
+            if lent is not None and ((<const uint32_t*>(slot + 12))[0] or lent.size < C_SLOT_FRAME_MIN):
+                frame = lent.copy()
+            if frame is None:
                 missed += 1
                 continue
             taken.append((place, frame))

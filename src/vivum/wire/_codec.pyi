@@ -70,6 +70,12 @@ class Frame:
     @property
     def body_stop(self) -> int:
         """Offset of the first byte of `data` behind this frame."""
+    def keep(self) -> bool:
+        """Make sure that the frame stays, for who does not take its messages at once; False if it is gone.
+
+        Only a frame that is lent (`_slots.Lent`) can be gone. Until it is kept nothing should be asked of one but what
+        its header tells, and `take_runs`; all else keeps it, and fails with `LookupError` if it is gone.
+        """
     def messages(self) -> list[tuple[int, int, int, list[bytes]]]:
         """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail.
 
@@ -91,15 +97,16 @@ def split(data: bytes | bytearray | memoryview) -> list[Frame]:
 def consecutive(frames: list[Frame], start: int = 0) -> int:
     """Count the frames from index `start` on that follow each other in one stream, all of one kind; 0 past the end."""
 
-def joint_run(
-    frames: list[Frame], start: int, messages_max: int, packed: Set[int] = frozenset()
-) -> tuple[int, int, int, list[bytes] | PackedRun] | None:
-    """Take messages of several frames out as if they were one run: next index, group, sequence of the first, payloads.
+def take_runs(
+    frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
+) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
+    """Take the messages of frames out: of how many frames, and runs with the index of their first frame before each.
 
-    As far as frames have one run each, without flags, that goes on with the one before, and were sealed at the same
-    time; no more than `messages_max`, but the first frame is taken whole. None if it has not one such run.
-
+    Runs are as `Frame.messages` gives them. Of frames that have one run each, without flags, that goes on with the one
+    before, and were sealed at the same time, they are one, of no more than `messages_max` if it is of several.
     Messages of a group in `packed` are not cut, unless that would hold on to more than twice their bytes.
+
+    If a frame is gone that was lent, that is how many were taken: what is behind it was not looked at.
     """
 
 @final
@@ -107,7 +114,7 @@ class PackedRun(Sequence[bytes]):
     """Messages that were not cut: for who keeps them as they are, and needs no object for each.
 
     A sequence of payloads like any other, which cuts anew for every look: who wants to have the messages calls `cut`
-    once. It keeps what was received in memory. Only `joint_run` makes one.
+    once. It keeps what was received in memory. Only `take_runs` makes one.
     """
 
     @property

@@ -4,6 +4,9 @@
 
 The twin `_frames_twin.py` has the same names and the same behaviour to the byte and to the error; change both or
 neither. The rules against reading past a buffer are those of `_codec.pyx`.
+
+The twin knows no frames that are lent (`_slots.pyx`). What is in them may change at any time, so nothing that was checked
+in one is relied on: what is cut is checked against the frame's end again, and is not used if the frame was gone then.
 """
 
 cimport cython
@@ -15,23 +18,53 @@ from vivum.wire._arguments cimport whole
 from vivum.wire._body cimport check_body
 from vivum.wire._header cimport is_kind
 from vivum.wire._layout cimport *
+from vivum.wire._slots cimport Lent
 
 from collections.abc import Sequence
 
 from vivum.wire import layout, refusals
 from vivum.wire.kinds import Kind
 
+cdef extern from *:
+    """
+    /* The same value for the test and for the use, whoever writes there meanwhile. */
+    static uint16_t load16_once(const uint8_t* p) {
+        return (uint16_t)(((const volatile uint8_t*)p)[0] | ((const volatile uint8_t*)p)[1] << 8);
+    }
+    """
+    uint16_t load16_once(const uint8_t*) noexcept nogil
+
 cdef extern from "Python.h":
     # Raw pointers: a payload moves from its maker into its list without reference counting in between.
     PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
     void raw_set_item "PyList_SET_ITEM" (PyObject*, Py_ssize_t, PyObject*) noexcept
     list PyList_New(Py_ssize_t)
+    Py_ssize_t PyList_GET_SIZE(list) noexcept
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
 
 # Kinds as two bit masks and a table, read once from the one list of them.
 cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
 cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
+
+
+cdef const uint8_t* cut_run(
+    const uint8_t* p, const uint8_t* stop, list payloads, Py_ssize_t place, Py_ssize_t count
+) except? NULL:
+    """Copy messages that lie one behind the other into a list; tell where the last ends, NULL if that is past `stop`."""
+    cdef Py_ssize_t size
+    while count:
+        if stop - p < C_LENGTH:
+            return NULL
+        size = load16_once(p)
+        p += C_LENGTH
+        if stop - p < size:
+            return NULL
+        raw_set_item(<PyObject*>payloads, place, raw_bytes(<const char*>p, size))
+        p += size
+        place += 1
+        count -= 1
+    return p
 
 
 @cython.final
@@ -48,8 +81,11 @@ cdef class Frame:
     cdef readonly uint32_t view
     cdef readonly uint64_t sequence
     cdef readonly uint64_t sent_ns
-    cdef readonly bytes data
     cdef readonly Py_ssize_t start
+    # What it is in, and where it begins there; of a frame that is lent, who lends it, until it is kept.
+    cdef bytes _data
+    cdef const uint8_t* _base
+    cdef Lent _lent
     cdef uint8_t _kind
     # How many runs of messages there are in it, and where the last ends in `data`: padding may follow.
     cdef Py_ssize_t _runs
@@ -74,46 +110,85 @@ cdef class Frame:
     def stream(self):
         return (self.sender, self.incarnation, self.region, self.view)
 
+    @property
+    def data(self):
+        self._own()
+        return self._data
+
+    def keep(self):
+        cdef bytes copied
+        cdef const uint8_t* base
+        cdef Py_ssize_t stop = 0, runs = 0
+        if self._lent is None:
+            return True
+        copied = PyBytes_FromStringAndSize(<const char*>self._base, self.length)
+        base = <const uint8_t*>PyBytes_AS_STRING(copied)
+        # Who lends it might have changed it since it was checked, without a new stamp: not by mistake, but in malice.
+        if not self._lent.is_there() or (
+            is_kind(self._kind, MESSAGE_MASK) and check_body(base, C_HEADER, self.length, &stop, &runs)
+        ):
+            return False
+        self._data = copied
+        self._base = base
+        self._runs = runs
+        self._stop = stop
+        self.start = 0
+        self._lent = None
+        return True
+
+    cdef int _own(self) except -1:
+        if self._lent is not None and not self.keep():
+            raise refusals.frame_gone()
+        return 0
+
     def messages(self):
-        cdef list runs = []
+        cdef list runs
+        self._own()
+        runs = []
+        self._cut(runs, 0)
+        return [run[1:] for run in runs]
+
+    cdef bint _cut(self, list runs, Py_ssize_t index) except -1:
+        """Append all runs with an index before each; tell whether they are there, or the frame was gone."""
         cdef list payloads
-        cdef const uint8_t* p
-        cdef const uint8_t* stop
+        cdef const uint8_t* p = self._base + C_HEADER
+        cdef const uint8_t* stop = self._base + self.length
         cdef uint32_t tag
         cdef uint64_t first
-        cdef Py_ssize_t index, count, size
+        cdef Py_ssize_t count, place = len(runs)
         # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
         if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
-            return runs
-        p = <const uint8_t*>PyBytes_AS_STRING(self.data) + self.start
-        stop = p + self.length
-        p += C_HEADER
+            return True
         while stop - p >= C_RUN_HEADER:
             count = load16(p + 12)
             if count == 0:
                 break
             tag = load32(p)
             first = load64(p + 4)
-            p += C_RUN_HEADER
+            if self._lent is not None and (tag > C_GROUP_MAX or first > C_SEQUENCE_MAX - <uint64_t>(count - 1)):
+                # Pieces of messages, for which more must hold.
+                del runs[place:]
+                return self.keep() and self._cut(runs, index)
             payloads = PyList_New(count)
-            for index in range(count):
-                size = load16(p)
-                raw_set_item(<PyObject*>payloads, index, raw_bytes(<const char*>p + C_LENGTH, size))
-                p += C_LENGTH + size
-            runs.append((tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
-        return runs
+            p = cut_run(p + C_RUN_HEADER, stop, payloads, 0, count)
+            if p == NULL:
+                return False
+            runs.append((index, tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
+        return self._lent is None or self._lent.is_there()
 
     def body(self):
         if self.length < C_HEADER:
             return b""
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start + C_HEADER, self.length - C_HEADER)
+        self._own()
+        return PyBytes_FromStringAndSize(<const char*>self._base + C_HEADER, self.length - C_HEADER)
 
     def to_bytes(self):
         if self.length < C_HEADER:
             return b""
-        if self.length == PyBytes_GET_SIZE(self.data):
-            return self.data
-        return PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.data) + self.start, self.length)
+        self._own()
+        if self.length == PyBytes_GET_SIZE(self._data):
+            return self._data
+        return PyBytes_FromStringAndSize(<const char*>self._base, self.length)
 
     def __repr__(self):
         kind = KIND_OF[self._kind & 63]
@@ -124,7 +199,8 @@ cdef class Frame:
 
 
 def split(data):
-    cdef bytes held
+    cdef bytes held = None
+    cdef Lent lent = None
     cdef const uint8_t* base
     cdef const uint8_t* p
     cdef Py_ssize_t total, left, length, at = 0, fault_at = 0
@@ -134,14 +210,22 @@ def split(data):
     cdef Frame frame
     if PyBytes_CheckExact(data):
         held = <bytes>data
+    elif type(data) is Lent:
+        lent = <Lent>data
+        if lent.size < C_HEADER or load16(lent.start + 2) != lent.size:
+            # Not one frame: what nobody needs lends.
+            held = lent.copy()
+            lent = None
+            if held is None:
+                return frames
     elif isinstance(data, (bytes, bytearray, memoryview)):
         held = bytes(data)
     else:
         raise refusals.not_bytes_like("data", data)
-    total = PyBytes_GET_SIZE(held)
+    total = PyBytes_GET_SIZE(held) if lent is None else lent.size
     if total == 0:
         raise refusals.empty_buffer()
-    base = <const uint8_t*>PyBytes_AS_STRING(held)
+    base = <const uint8_t*>PyBytes_AS_STRING(held) if lent is None else lent.start
     while at < total:
         p = base + at
         left = total - at
@@ -174,7 +258,9 @@ def split(data):
         frame.view = load32(p + 20)
         frame.sequence = load64(p + 24)
         frame.sent_ns = load64(p + 32)
-        frame.data = held
+        frame._data = held
+        frame._lent = lent
+        frame._base = p
         frame.start = at
         frames.append(frame)
         at += length
@@ -211,7 +297,7 @@ cdef class PackedRun:
     cdef Py_ssize_t _count
 
     def __init__(self):
-        raise refusals.made_by_joint_run()
+        raise refusals.made_by_take_runs()
 
     @property
     def pieces(self):
@@ -268,61 +354,93 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
     while at < end:
         frame = frames[at]
         start = frame.start + C_HEADER + C_RUN_HEADER
-        count = load16(<const uint8_t*>PyBytes_AS_STRING(frame.data) + start - C_LENGTH)
-        run._pieces.append((frame.data, start, count))
+        count = load16(frame._base + C_HEADER + C_RUN_HEADER - C_LENGTH)
+        run._pieces.append((frame._data, start, count))
         run.payload_bytes += frame._stop - start - C_LENGTH * count
         run._count += count
-        if frame.data is not before:
-            before = frame.data
+        if frame._data is not before:
+            before = frame._data
             run.held_bytes += PyBytes_GET_SIZE(before)
         at += 1
     return run if run.payload_bytes >= run.held_bytes // 2 else None
 
 
-def joint_run(frames, start, messages_max, packed=frozenset()):
-    cdef list held = frames
-    cdef Py_ssize_t stop = len(held), at = <Py_ssize_t>whole(start, "start", 0, stop), end = at, place = 0
-    cdef uint64_t count = 0, most = whole(messages_max, "messages_max", 0, U64), first = 0
-    cdef uint32_t tag = 0
-    cdef const uint8_t* p
-    cdef Py_ssize_t index, size
-    cdef Frame frame, head = None
+def take_runs(frames, messages_max, packed=frozenset()):
+    cdef list held = frames, runs = []
+    cdef Py_ssize_t stop = len(held), at = 0, end, place
+    cdef uint64_t count, most = whole(messages_max, "messages_max", 0, U64), first
+    cdef uint32_t tag
+    cdef Frame frame
     cdef PackedRun run
     cdef list payloads
-    while end < stop:
-        frame = <Frame?>held[end]
+    while at < stop:
+        frame = <Frame?>held[at]
+        end = joint_end(held, at, most, &tag, &first, &count)
+        if end == at:
+            place = len(runs)
+            if not frame._cut(runs, at):
+                del runs[place:]
+                return at, runs
+            at += 1
+            continue
+        if packed and tag in packed:
+            place = at
+            while place < end and (<Frame>held[place]).keep():
+                place += 1
+            run = packed_run(held, at, place) if place == end else None
+            if run is not None:
+                runs.append((at, tag, first, 0, run))
+                at = end
+                continue
+        payloads = PyList_New(count)
+        runs.append((at, tag, first, 0, payloads))
+        place = 0
+        while at < end:
+            frame = held[at]
+            count = load16(frame._base + C_HEADER + 12)
+            if (
+                count > <uint64_t>(PyList_GET_SIZE(payloads) - place)
+                or cut_run(
+                    frame._base + C_HEADER + C_RUN_HEADER, frame._base + frame.length, payloads, place, count
+                ) == NULL
+                or (frame._lent is not None and not frame._lent.is_there())
+            ):
+                del payloads[place:]
+                if place == 0:
+                    runs.pop()
+                return at, runs
+            place += count
+            at += 1
+        if place == 0:
+            runs.pop()
+        elif place < PyList_GET_SIZE(payloads):
+            # Somebody changed a count after it was added up, and behaves as if nothing was.
+            del payloads[place:]
+    return at, runs
+
+
+cdef Py_ssize_t joint_end(
+    list frames, Py_ssize_t at, uint64_t most, uint32_t* tag, uint64_t* first, uint64_t* count
+) except -1:
+    """Find how far frames from one on have one run each, without flags, that goes on with the one before."""
+    cdef const uint8_t* p
+    cdef Frame frame, head = None
+    count[0] = 0
+    while at < len(frames):
+        frame = <Frame?>frames[at]
         if frame._runs != 1:
             break
-        p = <const uint8_t*>PyBytes_AS_STRING(frame.data) + frame.start + C_HEADER
+        p = frame._base + C_HEADER
         if head is None:
-            tag = load32(p)
-            first = load64(p + 4)
-            if tag > C_GROUP_MAX:
+            tag[0] = load32(p)
+            first[0] = load64(p + 4)
+            if tag[0] > C_GROUP_MAX or first[0] > C_SEQUENCE_MAX - C_COUNT_MAX:
                 break
             head = frame
-        elif load32(p) != tag or load64(p + 4) != first + count or frame.sent_ns != head.sent_ns:
+        elif load32(p) != tag[0] or load64(p + 4) != first[0] + count[0] or frame.sent_ns != head.sent_ns:
             break
-        if count and count + load16(p + 12) > most:
+        if count[0] and count[0] + load16(p + 12) > most:
             break
-        count += load16(p + 12)
-        end += 1
-    if count == 0:
-        return None
-    if packed and tag in packed:
-        run = packed_run(held, at, end)
-        if run is not None:
-            return end, tag, first, run
-    payloads = PyList_New(count)
-    while at < end:
-        frame = held[at]
-        p = <const uint8_t*>PyBytes_AS_STRING(frame.data) + frame.start + C_HEADER
-        index = place
-        place += load16(p + 12)
-        p += C_RUN_HEADER
-        while index < place:
-            size = load16(p)
-            raw_set_item(<PyObject*>payloads, index, raw_bytes(<const char*>p + C_LENGTH, size))
-            p += C_LENGTH + size
-            index += 1
+        count[0] += load16(p + 12)
         at += 1
-    return end, tag, first, payloads
+    return at

@@ -12,6 +12,7 @@ from vivum.wire import refusals
 from vivum.wire._arguments import require
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
+    COUNT_MAX,
     FLAG_CONTINUES,
     FLAG_MORE,
     FRAME_BYTES_MAX,
@@ -87,6 +88,10 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
                 at += size
             runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
         return runs
+
+    def keep(self) -> bool:
+        """Tell whether the frame is there for good: nobody lends frames to this form of the codec."""
+        return True
 
     def body(self) -> bytes:
         """Copy the body out, padding included."""
@@ -207,7 +212,7 @@ class PackedRun(Sequence[bytes]):
     _pieces: list[tuple[bytes, int, int]]
 
     def __init__(self) -> None:
-        raise refusals.made_by_joint_run()
+        raise refusals.made_by_take_runs()
 
     @property
     def pieces(self) -> list[tuple[bytes, int, int]]:
@@ -267,32 +272,43 @@ def _packed_run(frames: list[Frame], payloads: list[bytes]) -> PackedRun | None:
     return run if run.payload_bytes >= run.held_bytes // 2 else None
 
 
-def joint_run(
-    frames: list[Frame], start: int, messages_max: int, packed: Set[int] = frozenset()
-) -> tuple[int, int, int, list[bytes] | PackedRun] | None:
-    """Take the messages of frames out as one run, as far as they are one."""
-    end = require(start, "start", 0, len(frames))
+def take_runs(
+    frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
+) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
+    """Take the messages of frames out, of several as one run where they are one."""
     require(messages_max, "messages_max", 0, U64_MAX)
-    found: list[bytes] = []
-    group = first = sent_ns = 0
-    for frame in frames[start:]:
+    runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]] = []
+    at = 0
+    while at < len(frames):
+        end, found = _joint_run(frames, at, messages_max)
+        if not found:
+            runs += [(at, *run) for run in frames[at].messages()]
+            at += 1
+            continue
+        group, first, flags, _ = found[0]
+        whole = [payload for run in found for payload in run[3]]
+        run = _packed_run(frames[at:end], whole) if packed and group in packed else None
+        runs.append((at, group, first, flags, whole if run is None else run))
+        at = end
+    return at, runs
+
+
+def _joint_run(frames: list[Frame], at: int, messages_max: int) -> tuple[int, list[Run]]:
+    """Find how far frames from one on have one run each, without flags, that goes on with the one before."""
+    found: list[Run] = []
+    count, sent_ns = 0, frames[at].sent_ns
+    for frame in frames[at:]:
         runs = frame.messages()
         if len(runs) != 1:
             break
-        number, sequence, flags, payloads = runs[0]
-        if flags:
+        group, first, flags, payloads = runs[0]
+        if flags or first > SEQUENCE_MAX - COUNT_MAX:
             break
-        if not found:
-            group, first, sent_ns = number, sequence, frame.sent_ns
-        is_next = (number, sequence, frame.sent_ns) == (group, first + len(found), sent_ns)
-        if not is_next or (found and len(found) + len(payloads) > messages_max):
+        if found and (group, first, frame.sent_ns) != (found[0][0], found[0][1] + count, sent_ns):
             break
-        found += payloads
-        end += 1
-    if not found:
-        return None
-    if packed and group in packed:
-        run = _packed_run(frames[start:end], found)
-        if run is not None:
-            return end, group, first, run
-    return end, group, first, found
+        if found and count + len(payloads) > messages_max:
+            break
+        found.append(runs[0])
+        count += len(payloads)
+        at += 1
+    return at, found

@@ -37,3 +37,16 @@ cdef class Slot:
     # What readers know it by; 0 until it is shown.
     cdef uint64_t stamp
     cdef bint _rests
+
+
+cdef class Lent:
+    # Whose memory it is, so that it stays mapped; where the stamp is, and what it was when the frame was found.
+    cdef object _memory
+    cdef const uint8_t* start
+    cdef Py_ssize_t size
+    cdef uint64_t _stamp
+
+    cdef bint is_there(self) noexcept
+
+
+cdef Lent lend(object memory, const uint8_t* slot, uint64_t stamp)

@@ -6,9 +6,6 @@ from typing import final
 SLOT_BYTES: int
 """What each frame takes."""
 
-SLOT_HEAD_BYTES: int
-"""What stands before it there: its stamp in 8 bytes, and its length in 4."""
-
 SLOT_FRAME_BYTES_MIN: int
 """Smaller frames are not worth a slot: a `FrameBuilder` makes `bytes` of them."""
 
@@ -38,3 +35,14 @@ class SlotPool:
 class Slot(bytes):
     """A frame in a slot. It is no `bytes` object, but has all of it that senders use: a length, bytes by index and
     slice, and the buffer protocol. `bytes(slot)` copies it."""
+
+@final
+class Lent(bytes):
+    """A frame where its sender made it, in memory of another process, as a board lends it: nothing was copied.
+
+    Its sender keeps it there until all have it, but need not: who uses what is in it asks afterwards whether it was
+    there all the time. It is no `bytes` object, but has a length, and single bytes by index; `split` takes it.
+    """
+
+    def copy(self) -> bytes | None:
+        """Return the frame as it was, or None if it is gone."""

@@ -2,9 +2,9 @@
 # cython: auto_pickle=False
 """Memory for large frames that others may read, in slots: frames are sealed where they are read. See `_slots.pyi`.
 
-Every slot begins with its stamp and the frame's length. The stamp is there only while the frame is shown: it is taken
-away before anything else is written, and no stamp comes twice. So a reader that looks at it before and after it has
-copied knows whether what it has is the frame, and nobody waits for readers.
+Every slot begins with its stamp, the frame's length, and whether it is a copy. The stamp is there only while the frame
+is shown: it is taken away before anything else is written, and no stamp comes twice. So a reader that looks at it before
+and after it has copied knows whether what it has is the frame, and nobody waits for readers.
 """
 
 cimport cython
@@ -15,16 +15,17 @@ from libc.stdlib cimport free, malloc
 cdef extern from *:
     """
     static void stamp_store(uint64_t* where, uint64_t stamp) { __atomic_store_n(where, stamp, __ATOMIC_RELEASE); }
+    static uint64_t stamp_load(const uint64_t* where) { return __atomic_load_n(where, __ATOMIC_ACQUIRE); }
     static void stamp_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
     """
     void stamp_store(uint64_t*, uint64_t) noexcept
+    uint64_t stamp_load(const uint64_t*) noexcept
     void stamp_fence() noexcept
 
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
 
 SLOT_BYTES = C_SLOT
-SLOT_HEAD_BYTES = C_SLOT_HEAD
 SLOT_FRAME_BYTES_MIN = C_SLOT_FRAME_MIN
 SLOT_FRAME_BYTES_MAX = C_SLOT - C_SLOT_HEAD
 SLOTS_MAX = 65535
@@ -102,6 +103,7 @@ cdef class SlotPool:
             self._number += 1
             slot.stamp = self._number << 16 | <uint64_t>slot.index
             (<uint32_t*>(slot.start - C_SLOT_HEAD + 8))[0] = <uint32_t>slot.size
+            (<uint32_t*>(slot.start - C_SLOT_HEAD + 12))[0] = slot._rests
             stamp_store(<uint64_t*>(slot.start - C_SLOT_HEAD), slot.stamp)
         return slot.stamp
 
@@ -133,5 +135,46 @@ cdef class Slot:
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.start, self.size, 1, flags)
 
-    def __releasebuffer__(self, Py_buffer* buffer):
-        pass
+
+cdef Lent lend(object memory, const uint8_t* slot, uint64_t stamp):
+    """Find a frame in a slot of another node; None if it is gone. What is read is not believed."""
+    cdef Lent lent
+    cdef uint32_t size
+    if stamp_load(<const uint64_t*>slot) != stamp:
+        return None
+    size = (<const uint32_t*>(slot + 8))[0]
+    if size > C_SLOT - C_SLOT_HEAD:
+        return None
+    lent = Lent.__new__(Lent)
+    lent._memory = memory
+    lent.start = slot + C_SLOT_HEAD
+    lent.size = size
+    lent._stamp = stamp
+    return lent
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class Lent:
+    """A frame in a slot of another node; see the stub."""
+
+    def __init__(self):
+        raise TypeError("frames are lent by a board")
+
+    cdef bint is_there(self) noexcept:
+        """Tell whether all that was read until now was the frame."""
+        stamp_fence()
+        return stamp_load(<const uint64_t*>(self.start - C_SLOT_HEAD)) == self._stamp
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, key):
+        if type(key) is not int or not 0 <= key < self.size:
+            raise IndexError(f"bytes 0 to {self.size - 1} can be looked at, not {key!r}")
+        return self.start[<Py_ssize_t>key]
+
+    def copy(self):
+        cdef bytes copied = PyBytes_FromStringAndSize(<const char*>self.start, self.size)
+        return copied if self.is_there() else None

@@ -6,7 +6,7 @@ one first: the compiled module is the same program with pointers. Meanings are t
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
-from vivum.wire._frames_twin import Frame, PackedRun, consecutive, joint_run, split
+from vivum.wire._frames_twin import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure, xor_into
 from vivum.wire.layout import (
@@ -56,12 +56,12 @@ __all__ = [
     "PackedRun",
     "SequenceWindow",
     "consecutive",
-    "joint_run",
     "measure",
     "relabel",
     "resend",
     "seal_control",
     "split",
+    "take_runs",
     "xor_into",
 ]
 

@@ -236,35 +236,48 @@ def alike_frames(draw):
 def test_taking_frames_together_agrees(buffers, start, messages_max):
     twin, compiled = ([form.split(data)[0] for data in buffers] for form in (_twin, _codec))
     assert outcome(_codec.consecutive, compiled, start) == outcome(_twin.consecutive, twin, start)
-    joint = outcome(_twin.joint_run, twin, start, messages_max)
-    assert outcome(_codec.joint_run, compiled, start, messages_max) == joint
-    if joint[0] == "returned" and joint[1] is not None:
-        stop, group, first, payloads = joint[1]
-        singles = [frame.messages() for frame in twin[start:stop]]
-        assert [payload for ((_, _, _, part),) in singles for payload in part] == payloads
-        assert singles[0][0][:2] == (group, first)
+    taken = outcome(_twin.take_runs, twin, messages_max)
+    assert outcome(_codec.take_runs, compiled, messages_max) == taken
+    if taken[0] == "returned":
+        count, runs = taken[1]
+        assert count == len(twin)
+        singles = [run for frame in twin for run in frame.messages()]
+        assert pieces(run[1:] for run in runs) == pieces(singles), "all messages, each once, in their order"
+        assert all(len(run[4]) <= max(messages_max, most_messages(twin)) for run in runs)
 
 
-def described(joint):
-    """Turn a run that was not cut into all that it tells."""
-    if joint[0] == "returned" and joint[1] is not None and not isinstance(joint[1][3], list):
-        *rest, run = joint[1]
-        shown = (len(run), run.payload_bytes, run.held_bytes, run.pieces, run.cut(), list(run), repr(run))
-        return (*rest, shown, run[-1], run[1:])
-    return joint
+def pieces(runs):
+    """Tell of every message its group, number, what flags its run had, and itself."""
+    return [(group, first + at, flags, each) for group, first, flags, part in runs for at, each in enumerate(part)]
+
+
+def most_messages(frames):
+    return max((len(run[3]) for frame in frames for run in frame.messages()), default=0)
+
+
+def described(taken):
+    """Turn runs that were not cut into all that they tell."""
+    if taken[0] != "returned":
+        return taken
+    found = []
+    for *rest, run in taken[1][1]:
+        if isinstance(run, list):
+            found.append((*rest, run))
+        else:
+            shown = (len(run), run.payload_bytes, run.held_bytes, run.pieces, run.cut(), list(run), repr(run))
+            found.append((*rest, shown, run[-1], run[1:]))
+    return taken[1][0], found
 
 
 @settings(max_examples=400)
 @given(st.one_of(alike_frames(), alike_frames().map(lambda made: [b"".join(made)])), st.integers(0, 12))
 def test_taking_frames_together_without_cutting_agrees(buffers, messages_max):
     twin, compiled = ([frame for data in buffers for frame in form.split(data)] for form in (_twin, _codec))
-    for start in range(len(twin) + 1):
-        for packed in ({0}, {1}, {0, 1}, frozenset()):
-            joint = outcome(_twin.joint_run, twin, start, messages_max, packed)
-            assert described(outcome(_codec.joint_run, compiled, start, messages_max, packed)) == described(joint)
-            cut = outcome(_twin.joint_run, twin, start, messages_max)
-            if cut[0] == "returned" and cut[1] is not None:
-                assert (*joint[1][:3], list(joint[1][3])) == cut[1]
+    cut = _twin.take_runs(twin, messages_max)
+    for packed in ({0}, {1}, {0, 1}, frozenset()):
+        taken = outcome(_twin.take_runs, twin, messages_max, packed)
+        assert described(outcome(_codec.take_runs, compiled, messages_max, packed)) == described(taken)
+        assert [(*run[:4], list(run[4])) for run in taken[1][1]] == cut[1]
 
 
 @given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))

@@ -233,10 +233,10 @@ def packed_run(first: int) -> RecordedRun:
     """Make a run that was not cut: its frame is a third padding, and held as it came."""
     builder = codec.FrameBuilder(3000)
     builder.extend(1, first, [PAYLOAD, PAYLOAD])
-    found = codec.joint_run(codec.split(builder.seal(1, 2, 3, 4, 5, 6, 7, 8, pad_to=3000)), 0, 9, {1})
-    assert found is not None
-    assert isinstance(found[3], PackedRun)
-    return RecordedRun("/a", 1, 1, first, 1, 0, 0, found[3])
+    frames = codec.split(builder.seal(1, 2, 3, 4, 5, 6, 7, 8, pad_to=3000))
+    ((*_, found),) = codec.take_runs(frames, 9, {1})[1]
+    assert isinstance(found, PackedRun)
+    return RecordedRun("/a", 1, 1, first, 1, 0, 0, found)
 
 
 def test_what_frames_take_in_memory_counts_against_the_limit(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from vivum.core.ids import ViewNumber
 from vivum.core.machine import Delivery, Output
 from vivum.protocols.commands import GapReported
 from vivum.protocols.qsm import chain as chain_module
-from vivum.wire.codec import PackedRun
+from vivum.wire.codec import PackedRun, take_runs
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
@@ -222,8 +222,10 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
         stream.on_data(0, frames[0])
         chain.deliver(output)
         for part in (frames[1:4], frames[4:]):
-            assert stream.on_run(0, part)
-            chain.deliver_run(stream, part, output)
+            assert stream.is_next(part[0].sequence, len(part))
+            assert chain.is_ready(stream)
+            stream.on_run(0, part)
+            chain.deliver_run(stream, part, take_runs(part, 1000, packed)[1], output)
         runs[packed] = output.deliveries
         assert delivered(output)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
         assert any(isinstance(each.payloads, PackedRun) for each in output.deliveries) == bool(packed)

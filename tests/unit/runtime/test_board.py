@@ -109,7 +109,11 @@ def test_frames_that_are_kept_leave_room_for_copies(memory: mmap.mmap) -> None:
         assert count == 1
         assert other.read(note, PLACE, taken) == 0
     assert {type(each) for each in kept} == {bytes, _slots.Slot}
-    assert [data for _, data in taken] == [bytes(each) for each in kept]
+    is_lent = [type(data) is _slots.Lent for _, data in taken]
+    assert is_lent == [type(each) is _slots.Slot for each in kept], "what is not kept is copied"
+    assert [data.copy() if lent else data for (_, data), lent in zip(taken, is_lent, strict=True)] == list(
+        map(bytes, kept)
+    )
 
 
 def test_what_cannot_be_written_is_left_to_datagrams(memory: mmap.mmap) -> None:

@@ -238,10 +238,9 @@ def packed(first: int, payloads: list[bytes]) -> PackedRun:
     while at < len(payloads):
         at = builder.extend(1, first, payloads, at)
         frames += codec.split(builder.seal(1, 2, 3, 4, 5, 6, len(frames), 7, pad_to=1472))
-    found = codec.joint_run(frames, 0, len(payloads), {1})
-    assert found is not None
-    assert isinstance(found[3], PackedRun)
-    return found[3]
+    ((*_, found),) = codec.take_runs(frames, len(payloads), {1})[1]
+    assert isinstance(found, PackedRun)
+    return found
 
 
 def test_runs_that_were_not_cut_make_the_same_log_as_those_that_were(tmp_path):

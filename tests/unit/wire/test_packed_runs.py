@@ -21,7 +21,12 @@ def buffers(forms, payloads=PAYLOADS, group=1, **sealing):
 
 def packed(forms, made, messages_max=1000, groups=frozenset([1])):
     frames = [frame for data in made for frame in forms.split(data)]
-    return forms.joint_run(frames, 0, messages_max, groups)
+    taken, runs = forms.take_runs(frames, messages_max, groups)
+    assert taken == len(frames)
+    stop = runs[1][0] if len(runs) > 1 else taken
+    index, group, first, flags, run = runs[0]
+    assert (index, flags) == (0, 0)
+    return stop, group, first, run
 
 
 def test_it_is_a_sequence_of_the_payloads(forms):
@@ -59,7 +64,7 @@ def test_pieces_tell_where_the_messages_lie_in_what_was_received_and_padding_is_
 def test_only_groups_that_were_asked_for_are_left_uncut(forms):
     for groups in (frozenset(), {2}, {0, 2}):
         assert packed(forms, buffers(forms), groups=groups)[3] == PAYLOADS
-    assert forms.joint_run(forms.split(buffers(forms)[0]), 0, 1000)[3] == PAYLOADS[:8]
+    assert forms.take_runs(forms.split(buffers(forms)[0]), 1000) == (1, [(0, 1, 7, 0, PAYLOADS[:8])])
 
 
 def test_messages_are_cut_if_most_of_what_would_be_held_is_not_theirs(forms):
@@ -106,5 +111,5 @@ def test_damaged_lengths_are_refused_before_anything_is_packed(forms):
 
 
 def test_nobody_else_makes_one(forms):
-    with pytest.raises(TypeError, match="made by joint_run"):
+    with pytest.raises(TypeError, match="made by take_runs"):
         forms.PackedRun()

@@ -170,8 +170,8 @@ class AtOnce:
         self._now_ns = now_ns
         region, stream, _ = lane
         frames = self._gate.open(now_ns, source, data)
-        is_next = region.on_run(now_ns, stream, frames)
-        assert is_next, "a frame was handed over that was not next"
+        assert stream.is_next(frames[0].sequence, 1), "a frame was handed over that was not next"
+        region.on_run(now_ns, stream, frames)
         stream.delivered = frames[0].sequence + 1
         self.counters.messages_delivered += 1
 

@@ -22,7 +22,7 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.wire.codec import GROUP_MAX, Frame, PackedRun, joint_run
+from vivum.wire.codec import GROUP_MAX, Frame, PackedRun, take_runs
 from vivum.wire.fragments import Joiner
 from vivum.wire.spread import LIST_SEQUENCE
 
@@ -90,13 +90,13 @@ class Chain:
     __slots__ = (
         "_barred",
         "_behind",
-        "_counters",
         "_excused",
         "_is_torn",
         "_joiner",
-        "_packed",
+        "counters",
         "expected",
         "is_broken",
+        "packed",
         "sender",
         "streams",
     )
@@ -121,9 +121,9 @@ class Chain:
         # For each group the number of its next message, once one has come.
         self.expected: dict[int, int] = {}
         self._joiner = joiner
-        self._counters = counters
+        self.counters = counters
         self._barred = barred
-        self._packed = packed
+        self.packed = packed
         # Groups of which a message was refused here, because its fragments were over a limit.
         self._excused: set[int] = set()
         # A frame was skipped of a sender that was gone.
@@ -178,23 +178,20 @@ class Chain:
             and not (self.is_broken or self._is_torn or self._excused or stream.lacks or stream.views)
         )
 
-    def deliver_run(self, stream: StreamReceiver, frames: list[Frame], output: Output) -> None:
-        """Deliver frames that were just taken and are next in their stream, unless others must come first."""
-        if self.is_broken or self._is_torn or not self.streams or stream is not self.streams[0]:
-            stream.held.update((frame.sequence, frame) for frame in frames)
-            self.deliver(output)
-            return
-        index, count, first = 0, len(frames), frames[0].sequence
-        while index < count and not self.is_broken:
-            joint = joint_run(frames, index, RUN_MESSAGES_MAX, self._packed)
-            if joint is None or joint[1] == MARKS:
-                self._deliver(frames[index], stream, output)
-                index += 1
-            else:
-                stop, group, sequence, payloads = joint
-                self._deliver_messages(group, sequence, 0, payloads, frames[index].sent_ns, stream, output)
-                index = stop
-        stream.delivered = first + index
+    def is_ready(self, stream: StreamReceiver) -> bool:
+        """Tell whether messages of a stream can be delivered as they come: no other stream must come first."""
+        return not (self.is_broken or self._is_torn) and bool(self.streams) and stream is self.streams[0]
+
+    def deliver_run(
+        self,
+        stream: StreamReceiver,
+        frames: list[Frame],
+        runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]],
+        output: Output,
+    ) -> None:
+        """Deliver the messages of frames that were just taken, are next in their stream, and need not wait."""
+        self._deliver_runs(frames, runs, stream, output)
+        stream.delivered = frames[-1].sequence + 1
         # Where a mark closed the stream, the next one goes on.
         if len(self.streams) > 1:
             self.deliver(output)
@@ -221,18 +218,23 @@ class Chain:
         if self._is_torn and not stream.sender_gone:
             self.is_broken = True
             return
-        joint = joint_run([frame], 0, RUN_MESSAGES_MAX, self._packed) if self._packed else None
-        if joint is not None and joint[1] in self._packed:
-            _, group, first, whole = joint
-            self._deliver_messages(group, first, 0, whole, frame.sent_ns, stream, output)
-            return
-        for group, first, flags, payloads in frame.messages():
+        _, runs = take_runs([frame], RUN_MESSAGES_MAX, self.packed)
+        self._deliver_runs([frame], runs, stream, output)
+
+    def _deliver_runs(
+        self,
+        frames: list[Frame],
+        runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]],
+        stream: StreamReceiver,
+        output: Output,
+    ) -> None:
+        for index, group, first, flags, payloads in runs:
             if group != MARKS:
-                self._deliver_messages(group, first, flags, payloads, frame.sent_ns, stream, output)
+                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, output)
                 if self.is_broken:
                     return
             elif first != LIST_SEQUENCE:
-                self._read_marks(frame, first, payloads, stream)
+                self._read_marks(frames[index], first, payloads, stream)
 
     def _deliver_messages(
         self,
@@ -247,7 +249,7 @@ class Chain:
         """Deliver a run of messages of a group, if they are wanted and next."""
         view, lacks = stream.view, stream.lacks
         if lacks and bisect_right(lacks, group) % 2:
-            self._counters.messages_filtered += len(payloads)
+            self.counters.messages_filtered += len(payloads)
             return
         if self._barred and view < self._barred.get(group, 0):
             return
@@ -257,14 +259,14 @@ class Chain:
             return
         if flags and (expected is None or first + len(payloads) > expected):
             assert isinstance(payloads, list), "messages that are pieces of others are always cut"
-            refused = self._counters.joins_refused
+            refused = self.counters.joins_refused
             first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
-            if self._counters.joins_refused != refused:
+            if self.counters.joins_refused != refused:
                 self._excused.add(group)
             if not payloads:
                 return
         if expected is not None and first < expected:
-            self._counters.frames_refused_state += 1
+            self.counters.frames_refused_state += 1
             return
         if expected is not None and first > expected:
             if not stream.sender_gone and group not in self._excused:
@@ -303,7 +305,7 @@ class Chain:
 
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:
-            self._counters.messages_lost += stop - first
+            self.counters.messages_lost += stop - first
             self.expected[group] = stop
             output.events.append(GapReported(GroupId(group), self.sender, first, stop))
 
@@ -313,7 +315,7 @@ class Chain:
             try:
                 group, start, view = _view_decoder.decode(mark)
             except (msgspec.MsgspecError, RecursionError):
-                self._counters.frames_refused_state += 1
+                self.counters.frames_refused_state += 1
                 return
             stream.views.setdefault(group, []).append((start, view))
         elif first == SLOW_MARK:

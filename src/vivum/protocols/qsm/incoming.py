@@ -212,19 +212,23 @@ class StreamReceiver:
             self.cache[sequence] = frame
         return True
 
-    def on_run(self, now_ns: int, frames: list[Frame]) -> bool:
-        """Take new frames that follow each other, where nothing is missing or held: they are to be delivered at once.
+    def is_next(self, first: int, count: int) -> bool:
+        """Tell whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
+        window = self.window
+        return (
+            first == window.prefix
+            and self.delivered == first
+            and not window.held
+            and not self.is_unwanted
+            and count <= window.capacity
+        )
 
-        False, and nothing changed, if it is not so: then each must be looked at.
-        """
+    def on_run(self, now_ns: int, frames: list[Frame]) -> None:
+        """Take frames that follow each other and are next. They must be delivered at once."""
         window = self.window
         first = frames[0].sequence
-        if first != window.prefix or self.delivered != first or window.held or self.is_unwanted:
-            return False
         count = len(frames)
         stop = first + count
-        if count > window.capacity:
-            return False
         if stop > window.stop:
             self.closed = False
         # As if each were added: none of them came before.
@@ -243,7 +247,7 @@ class StreamReceiver:
             self._delay_sum_ns += delay_ns
             if self._holds_all:
                 self.cache[first] = frames[0]
-                return True
+                return
         else:
             self.largest = max(self.largest, *[frame.length for frame in frames])
             sent = [frame.sent_ns for frame in frames]
@@ -253,7 +257,6 @@ class StreamReceiver:
             self.cache.update(zip(range(first, stop), frames, strict=True))
         elif not self._holds_none:
             self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
-        return True
 
     def _holds(self, sequence: int) -> bool:
         """Tell whether this node is to keep a frame for others."""
@@ -363,7 +366,8 @@ class StreamReceiver:
         for start, stop in RangeSet.from_bounds(bounds).ranges():
             for number in range(max(start, self._cache_floor), min(stop, self.window.stop)):
                 frame = cache.get(number)
-                if frame is not None:
+                # One that is lent stays until nobody can miss it, or its sender gave it up.
+                if frame is not None and frame.keep():
                     found.append(frame)
                     if len(found) == frames_max:
                         return found

@@ -6,11 +6,12 @@ one after the other; what does not follow, or has a gap before it, is left to th
 
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Output
-from vivum.protocols.qsm.chain import Chain
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.chain import RUN_MESSAGES_MAX, Chain
 from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
-from vivum.wire.codec import Frame, consecutive
+from vivum.wire.codec import Frame, consecutive, take_runs
 from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
@@ -27,7 +28,10 @@ Lanes = dict[tuple[int, int, int, int], Lane]
 
 
 def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, output: Output) -> int:
-    """Take and deliver the new frames from an index on that are next in their stream; return how many, often none."""
+    """Take and deliver the new frames from an index on that are next in their stream.
+
+    Return how many were dealt with, often none.
+    """
     first = frames[start]
     # The first frame of a stream tells what must come before it.
     lane = lanes.get(first.stream) if first.kind is DATA and first.sequence else None
@@ -35,7 +39,23 @@ def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, output:
         return 0
     region, stream, chain = lane
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
-    if not region.on_run(now_ns, stream, run):
+    if not (stream.is_next(first.sequence, len(run)) and chain.is_ready(stream)):
         return 0
-    chain.deliver_run(stream, run, output)
-    return len(run)
+    # Before anything is noted: a frame that is only lent may be gone, and is as good as lost then.
+    count, messages = take_runs(run, RUN_MESSAGES_MAX, chain.packed)
+    is_gone = count < len(run)
+    if is_gone:
+        chain.counters.frames_gone += 1
+        run = run[:count]
+    if run:
+        region.on_run(now_ns, stream, run)
+        chain.deliver_run(stream, run, messages, output)
+    return count + is_gone
+
+
+def is_kept(frame: Frame, counters: Counters) -> bool:
+    """Make sure that a frame stays; tell whether it could be done, and count it if not."""
+    if frame.keep():
+        return True
+    counters.frames_gone += 1
+    return False

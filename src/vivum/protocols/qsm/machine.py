@@ -25,7 +25,7 @@ from vivum.protocols.qsm.chains import Chains
 from vivum.protocols.qsm.departures import note_departures, trace_groups
 from vivum.protocols.qsm.dissemination import choose_destinations
 from vivum.protocols.qsm.hybrid import pick
-from vivum.protocols.qsm.lanes import Lane, Lanes, Route, take_run
+from vivum.protocols.qsm.lanes import Lane, Lanes, Route, is_kept, take_run
 from vivum.protocols.qsm.listening import Listening
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
 from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
@@ -199,7 +199,7 @@ class QsmMachine(AtOnce):
         index = 0
         while index < len(frames):
             taken = take_run(self._lanes, now_ns, frames, index, self._output)
-            if not taken:
+            if not taken and is_kept(frames[index], self.counters):
                 self.on_frame(now_ns, source, frames[index])
             index += taken or 1
 

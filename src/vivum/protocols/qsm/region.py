@@ -143,15 +143,13 @@ class RegionMember(RingLadder):
             self._hurry(now_ns, unstable, unstable * stream.largest)
         return True
 
-    def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
-        """Take new data frames that follow each other; False, and nothing changed, if they must come one by one."""
-        if not stream.on_run(now_ns, frames):
-            return False
+    def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
+        """Take new data frames that follow each other and are next in their stream."""
+        stream.on_run(now_ns, frames)
         self._rate.on_frame(len(frames))
         if self.rings[0].leader == self._me.node:
             unstable = stream.window.stop - stream.stable
             self._hurry(now_ns, unstable, unstable * stream.largest)
-        return True
 
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
