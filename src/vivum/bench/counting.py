@@ -72,13 +72,17 @@ class Tally:
     def take(self, batch: Sequence[bytes], group: int = 0) -> None:
         """Count a batch of one group and check it."""
         count = len(batch)
+        if count > self._length:
+            for at in range(0, count, self._length):
+                self.take(batch[at : at + self._length], group)
+            return
         if not count:
             return
         self.received += count
         start = self._next[group]
         self._looks += 1
-        if count > self._length or self._looks % FULL_EVERY == 0:
-            whole = count <= self._length and batch == self._cycle[start : start + count]
+        if self._looks % FULL_EVERY == 0:
+            whole = batch == self._cycle[start : start + count]
         else:
             whole = batch[0][:NUMBER_BYTES] == self._cycle[start][:NUMBER_BYTES] and (
                 batch[-1][:NUMBER_BYTES] == self._cycle[start + count - 1][:NUMBER_BYTES]
