@@ -4,6 +4,12 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from vivum.wire._layout cimport *
 
+cdef extern from *:
+    """
+    #define vivum_prefetch(where) __builtin_prefetch(where)
+    """
+    void prefetch "vivum_prefetch" (const void*) noexcept nogil
+
 
 cdef inline int check_body(
     const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at, Py_ssize_t* runs
@@ -28,6 +34,8 @@ cdef inline int check_body(
             if stop - at < C_LENGTH:
                 return FAULT_TORN
             size = load16(base + at)
+            # Most messages have the size of the one before: each length would else be waited for, line after line.
+            prefetch(base + at + 6 * (C_LENGTH + size))
             at += C_LENGTH
             if stop - at < size:
                 return FAULT_TORN
