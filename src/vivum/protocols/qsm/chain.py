@@ -81,8 +81,8 @@ BURST_BYTES = 8 << 20
 the rest follows when the application has had its turn."""
 
 RUN_MESSAGES_MAX = 4096
-"""Runs of messages are not made longer than this: readers take one at a time. What a reader does for each run is a fifth
-of all that it does for runs of 627 messages, a frame of 100 bytes each."""
+"""Runs of messages are not made longer than this: readers take one at a time. What a reader does for each run is a
+fifth of all that it does for runs of 627 messages, a frame of 100 bytes each."""
 
 
 class Chain:
