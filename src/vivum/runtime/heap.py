@@ -11,6 +11,9 @@ KEPT_ARENAS = 8
 """Arenas of the interpreter, of a MiB each, that stay when all small objects in them are gone: about what a node has in
 hand of small messages."""
 
+KEPT_SLABS = 256
+"""Slabs."""
+
 
 def keep_heap() -> None:
     """Let the C library keep up to twice `KEPT_BYTES` of free heap.
@@ -30,3 +33,7 @@ def keep_heap() -> None:
             from vivum.runtime import _arenas
 
             _arenas.keep(KEPT_ARENAS)
+        with contextlib.suppress(ImportError):
+            from vivum.runtime import _slabs
+
+            _slabs.keep(KEPT_SLABS)
