@@ -12,7 +12,7 @@ KEPT_ARENAS = 8
 hand of small messages."""
 
 KEPT_SLABS = 256
-"""Slabs of 64 KiB for messages of more than 512 bytes that stay once they were used: 16 MiB, two thirds of `KEPT_BYTES`.
+"""Slabs of 64 KiB for messages of more than 512 bytes, which stay once they were used: 16 MiB, most of `KEPT_BYTES`.
 Past them the C library serves, as it does without."""
 
 
