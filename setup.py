@@ -46,6 +46,7 @@ def extensions():
         "runtime._arenas",
         "runtime._board",
         "runtime._datagrams",
+        "runtime._slabs",
         "storage._packing",
     )
     made += [
