@@ -451,7 +451,11 @@ class Pacer:
         """Note that something else than the rate holds the stream up: its window, or that nothing waits."""
         self._waits = False
 
-    def on_sent(self) -> None:
-        """Count a frame that left."""
+    def ready_count(self, now_ns: int) -> int:
+        """Tell how many frames may leave now, where there is a limit and `ready_ns` was just asked."""
+        return max(0, (now_ns - self._next_ns) // max(1, SECOND // self._rate) + 1)
+
+    def on_sent(self, frames: int = 1) -> None:
+        """Count frames that left."""
         if self._rate:
-            self._next_ns += SECOND // self._rate
+            self._next_ns += frames * (SECOND // self._rate)
