@@ -415,7 +415,7 @@ def _demand(used: int) -> int:
 class Pacer:
     """Spreads the frames of a stream evenly at the rate that its region allows."""
 
-    __slots__ = ("_late_slack_ns", "_next_ns", "_rate", "_slack_ns", "_waits")
+    __slots__ = ("_go_ns", "_late_slack_ns", "_next_ns", "_quantum_ns", "_rate", "_slack_ns", "_waits")
 
     def __init__(self, settings: QsmSettings) -> None:
         # Until the region has said what it can take.
@@ -423,8 +423,10 @@ class Pacer:
         self._next_ns = 0
         self._slack_ns = settings.pacing_slack_ns
         self._late_slack_ns = max(settings.pacing_slack_ns, settings.pacing_late_slack_ns)
-        # Frames wait for nothing but the rate: if they come late, so was this process.
+        self._quantum_ns = settings.pacing_quantum_ns
+        # Frames wait for nothing but the rate, until this time: if they come late, so was this process.
         self._waits = False
+        self._go_ns = 0
 
     @property
     def is_limited(self) -> bool:
@@ -442,10 +444,10 @@ class Pacer:
         # A sender that was held up may catch up a little, not more: a burst is what rate control prevents.
         slack_ns = self._late_slack_ns if self._waits else self._slack_ns
         self._next_ns = max(self._next_ns, now_ns - slack_ns)
-        if self._next_ns <= now_ns:
-            return now_ns
-        self._waits = True
-        return self._next_ns
+        if self._next_ns > now_ns:
+            self._waits = True
+            self._go_ns = self._next_ns + (self._quantum_ns if SECOND // self._rate < self._quantum_ns else 0)
+        return self._go_ns if self._waits and self._go_ns > now_ns else now_ns
 
     def rest(self) -> None:
         """Note that something else than the rate holds the stream up: its window, or that nothing waits."""
