@@ -73,7 +73,8 @@ kept. More would hold up the tokens that the sender passes on, until the next on
 
 STEER_PERIODS = 3
 STEER_PER_MILLE_MAX = 50
-"""A queue that is shorter or longer than that is filled or drained in so many periods, if it takes no more than this."""
+"""A queue that is shorter or longer than that is filled or drained in so many periods, if it takes no more than this,
+or twice that to drain it."""
 
 USED_PER_MILLE = 950
 """A sender that uses so much of what it may is held back by the rate alone: else what comes says little of the link."""
@@ -255,16 +256,15 @@ class RateEstimate:
     def _steer(self, queue_ns: int, sent: int, loss: int) -> None:
         """Keep a queue of some length before the link of the only sender, of which so many frames a second came."""
         is_busy = queue_ns > SHORT_NS
-        is_used = sent * 1000 >= self.rate * USED_PER_MILLE
-        if is_busy and (is_used or queue_ns > OWN_QUEUE_KEPT_NS):
-            # It was never empty: what came is what the link takes.
+        if is_busy and (queue_ns > OWN_QUEUE_KEPT_NS or sent * 1000 >= self.rate * USED_PER_MILLE):
+            # It was never empty: what came is what the link takes, but for a process that was late.
             self._taken += (sent - self._taken) // 4
         elif sent > self._taken:
             self._taken += (sent - self._taken) // 2
         self._drained_periods = 0 if queue_ns <= REFRESHED_NS else self._drained_periods + 1
         kept_ns = OWN_QUEUE_KEPT_NS if self._drained_periods < REFRESH_PERIODS else REFRESHED_NS // 3
         change = (kept_ns - queue_ns) * 1000 // (STEER_PERIODS * self._period_ns)
-        change = max(-STEER_PER_MILLE_MAX, min(change, STEER_PER_MILLE_MAX))
+        change = max(-2 * STEER_PER_MILLE_MAX, min(change, STEER_PER_MILLE_MAX))
         self._decreases = self._clean_periods = 0
         if loss > self._noise + QUIET_PER_MILLE:
             self._bear(loss)
