@@ -152,7 +152,8 @@ class Outbox:
         """
         if not self._chunks:
             return [], [], 0
-        chunk, index, first, least = self._chunks[0], self._index, self._next - self._index, capacity // _WORTHWHILE_PART
+        chunk, index, least = self._chunks[0], self._index, capacity // _WORTHWHILE_PART
+        first = self._next - index
         frames, ends = seal_cut(
             capacity, least, self._group, first, chunk, index, self._cut, frames_max, bytes_max, *header
         )
