@@ -38,7 +38,7 @@ def extensions():
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_frames", "_relabel", "_slots", "_window")
+        for name in ("_codec", "_cuts", "_frames", "_relabel", "_slots", "_window")
     ]
     others = (
         "pipeline.audit._causal_walk",

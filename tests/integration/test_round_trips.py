@@ -1,6 +1,7 @@
 """Messages and their answers over real sockets: at once, in order, while a node polls and others share its loop."""
 
 import asyncio
+import select
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -52,6 +53,24 @@ def test_a_port_looks_at_all_its_sockets_and_leaves_its_own_multicasts_out(domai
         port.close()
         other.close()
     assert port.look(LONG_NS) == []
+
+
+def test_own_multicasts_do_not_even_wake_their_sender(domain_name: str) -> None:
+    domain = domain_tag(domain_name)
+    port, other = UdpPort(domain), UdpPort(domain)
+    try:
+        for each in (port, other):
+            each.listen(Channel(3))
+        port.send([Datagram(Channel(3), b"1")])
+        other.send([Datagram(Channel(3), b"2")])
+        # On one machine what was sent first is there first.
+        assert select.select([port.sockets[1]], [], [], TIMEOUT_S)[0]
+        assert port.sockets[1].recv(10) == b"2"
+        assert not select.select([port.sockets[1]], [], [], 0)[0]
+        assert other.sockets[1].recv(10) == b"1"
+    finally:
+        port.close()
+        other.close()
 
 
 @pytest.mark.skipif(not BATCHED, reason="without its compiled part a port looks once")

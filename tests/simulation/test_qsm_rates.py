@@ -12,8 +12,15 @@ from vivum.sim.world import World
 pytestmark = pytest.mark.slow
 
 
-def make_world(traffic: list[dict[str, Any]], egress_bytes: int = 32768, loss: float = 0.0, seed: int = 1) -> World:
-    """Make four nodes at links of 100 Mb/s; all but the first lose so much."""
+def make_world(
+    traffic: list[dict[str, Any]],
+    egress_bytes: int = 32768,
+    loss: float = 0.0,
+    seed: int = 1,
+    pauses: list[dict[str, Any]] | None = None,
+) -> World:
+    """Make four nodes at links of 100 Mb/s; all but the first lose so much, and some pause now and then."""
+    faults = [{"kind": "loss", "at": "0s", "lasts": "9s", "nodes": [2, 3, 4], "rate": loss}] if loss else []
     scenario = parse_scenario(
         {
             "nodes": 4,
@@ -23,7 +30,7 @@ def make_world(traffic: list[dict[str, Any]], egress_bytes: int = 32768, loss: f
             "network": {"bandwidth": "100Mbit", "egress_bytes": egress_bytes},
             "host": {"receive_cost": "100us", "send_cost": "20us"},
             "traffic": [{"size": 1000, "start": "200ms", **each} for each in traffic],
-            "faults": [{"kind": "loss", "at": "0s", "lasts": "9s", "nodes": [2, 3, 4], "rate": loss}] if loss else [],
+            "faults": faults + (pauses or []),
         },
         "rates",
     )
@@ -87,3 +94,26 @@ def test_links_that_lose_one_frame_in_a_hundred_are_filled_too() -> None:
     """Ours: repairs that were lost came late, and the start ended by chance. 11,410 messages a second fill the link."""
     world = make_world(ALONE, egress_bytes=700_000, loss=0.01, seed=2)
     assert delivered_between(world, 2500, 4500) > 10_800
+
+
+def pauses_of(nodes: list[int], lasts_ms: int, every_ms: int) -> list[dict[str, Any]]:
+    return [
+        {"kind": "pause", "at": f"{at_ms}ms", "lasts": f"{lasts_ms}ms", "nodes": nodes}
+        for at_ms in range(2050, 4900, every_ms)
+    ]
+
+
+def test_a_sender_that_waits_for_its_processor_keeps_the_link_busy() -> None:
+    """Ours: it caught up 5 ms and no more, with nothing in the queue, so that every longer wait left the link idle."""
+    full = delivered_between(make_world(ALONE, egress_bytes=700_000), 2500, 4500)
+    # A tenth of the time, and no more at once than stands in the queue.
+    late = delivered_between(make_world(ALONE, egress_bytes=700_000, pauses=pauses_of([1], 10, 100)), 2500, 4500)
+    assert late > full * 0.99
+
+
+def test_a_pause_of_a_sender_costs_no_more_than_its_own_length() -> None:
+    """Less what stands in the queue: 35 ms of every 500."""
+    full = delivered_between(make_world(ALONE, egress_bytes=700_000), 2500, 4500)
+    for nodes in ([1], [2], [1, 2, 3, 4]):
+        late = delivered_between(make_world(ALONE, egress_bytes=700_000, pauses=pauses_of(nodes, 35, 500)), 2500, 4500)
+        assert late > full * (1 - 0.035 / 0.5)

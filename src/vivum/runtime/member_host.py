@@ -53,6 +53,9 @@ LARGE_FRAME_BYTES = 9000
 SMALL_FRAME_COST_BYTES = 2048
 """What a small datagram takes of a receive buffer, generously: the kernel counts the block that it lies in."""
 
+PACING_QUANTUM_NS = 1_000_000
+"""Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
+
 CACHE_BYTES = 64 << 20
 PENDING_BYTES = 4 << 20
 
@@ -91,7 +94,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: b
     frame_bytes = min(frame_bytes, payload_bytes)
     base = QsmSettings()
     if frame_bytes < LARGE_FRAME_BYTES:
-        return replace(base, frame_bytes_max=frame_bytes, multicast=multicast)
+        return replace(base, frame_bytes_max=frame_bytes, pacing_quantum_ns=PACING_QUANTUM_NS, multicast=multicast)
     window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
     cache_frames = max(4 * window, CACHE_BYTES // frame_bytes)
     return replace(

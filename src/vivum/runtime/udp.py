@@ -9,6 +9,7 @@ granted is read back (`receive_buffer_bytes`): windows are sized by it.
 """
 
 import contextlib
+import ctypes
 import errno
 import socket
 import struct
@@ -45,6 +46,8 @@ IP_MULTICAST_ALL = 49
 SO_RCVBUFFORCE = 33
 SO_SNDBUFFORCE = 32
 
+SO_ATTACH_FILTER = 26
+
 SEGMENTS_MAX = 64
 """The most datagrams that the kernel takes in one UDP_SEGMENT call (UDP_MAX_SEGMENTS of older kernels)."""
 
@@ -68,6 +71,8 @@ _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
 _HOST = struct.Struct("!I")
 _ADDRESS = struct.Struct("=HH4s8x")
+_FILTER_STEP = struct.Struct("=HBBI")
+_FILTER = struct.Struct("@HP")
 
 
 class UdpPort:
@@ -168,6 +173,7 @@ class UdpPort:
         free = next((listener for listener, count in crowd.items() if count < MEMBERSHIPS_MAX), None)
         if free is None:
             free = self._open(("", self._group_port))
+            _ignore(free, self._own_address)
             self._listeners.append(free)
             self._descriptors.append(free.fileno())
         self._set_membership(free, socket.IP_ADD_MEMBERSHIP, channel)
@@ -419,6 +425,26 @@ def _accepts(made: socket.socket, option: int, value: int = 0) -> bool:
     except OSError:
         return False
     return True
+
+
+def _ignore(made: socket.socket, sender: int) -> None:
+    """Let the kernel throw away what comes from one address, host and port in 48 bits, where it can.
+
+    It hands every multicast back to who sent it, since others on the computer may want it. Each woke the sender, for
+    nothing: on a link of 100 Mbit/s that was most of its turns.
+    """
+    # A program of the classic packet filter (`linux/filter.h`); what is read begins with the UDP header.
+    program = [
+        (0x28, 0, 0, 0),  # source port
+        (0x15, 0, 3, sender & 0xFFFF),
+        (0x20, 0, 0, (-0x100000 + 12) & 0xFFFFFFFF),  # source address in the IP header
+        (0x15, 0, 1, sender >> 16),
+        (0x06, 0, 0, 0),  # drop
+        (0x06, 0, 0, 0xFFFFFFFF),  # take
+    ]
+    code = ctypes.create_string_buffer(b"".join(_FILTER_STEP.pack(*step) for step in program))
+    with contextlib.suppress(OSError):
+        made.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, _FILTER.pack(len(program), ctypes.addressof(code)))
 
 
 def _grow(made: socket.socket, force: int, ask: int, size: int) -> None:

@@ -263,6 +263,34 @@ def seal_control(
 ) -> bytes:
     """Make a control frame around an encoded body; `vivum.wire.control` encodes bodies."""
 
+def seal_cut(
+    capacity: int,
+    least: int,
+    group: int,
+    first_sequence: int,
+    payloads: list[bytes],
+    index: int,
+    cut: int,
+    frames_max: int,
+    bytes_max: int,
+    kind: int,
+    domain: int,
+    sender: int,
+    incarnation: int,
+    region: int,
+    view: int,
+    sequence: int,
+    sent_ns: int,
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Seal messages of one group into frames of rising `sequence`, as an `Outbox` with `cut_to_fill` fills them.
+
+    The number of the first message of the list is `first_sequence`. It begins with the message at `index`, of which
+    `cut` bytes are in frames already. A frame that has something else gets the beginning of a message only if that is
+    `least` bytes or more. Only frames that are full, so that something of the list is left: at most `frames_max`, and
+    none once they have `bytes_max` bytes. Return the frames, and for each the index of the first message that is not
+    wholly in frames, with the bytes of it that are.
+    """
+
 def resend(frame: bytes | bytearray | memoryview) -> bytes:
     """Return the same frame of messages with kind RESENT: same sender, same number, same bytes."""
 

@@ -26,6 +26,7 @@ from vivum.wire._layout cimport *
 from vivum.wire._slots cimport C_SLOT, C_SLOT_FRAME_MIN, C_SLOT_HEAD, Slot, SlotPool
 
 from vivum.wire import layout, refusals
+from vivum.wire._cuts import seal_cut
 from vivum.wire._frames import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into

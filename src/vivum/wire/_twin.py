@@ -6,6 +6,7 @@ one first: the compiled module is the same program with pointers. Meanings are t
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
+from vivum.wire._cuts_twin import seal_cut
 from vivum.wire._frames_twin import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure, xor_into
@@ -60,6 +61,7 @@ __all__ = [
     "relabel",
     "resend",
     "seal_control",
+    "seal_cut",
     "split",
     "take_runs",
     "xor_into",

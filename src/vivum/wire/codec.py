@@ -49,5 +49,6 @@ measure = _chosen.measure
 relabel = _chosen.relabel
 resend = _chosen.resend
 seal_control = _chosen.seal_control
+seal_cut = _chosen.seal_cut
 split = _chosen.split
 xor_into = _chosen.xor_into

@@ -14,7 +14,7 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, measure
+from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, measure, seal_cut
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES, TOTAL, TOTAL_BYTES
 
 FRAGMENT_OVERHEAD_BYTES = RUN_HEADER_BYTES + LENGTH_BYTES
@@ -142,6 +142,29 @@ class Outbox:
         if self._cut or self._cut_to_fill or not (self._chunks if is_alone else len(self._chunks) == 1):
             return None
         return self._group, self._next - self._index, self._chunks[0], self._index
+
+    def seal_cut(
+        self, capacity: int, frames_max: int, bytes_max: int, header: tuple[int, ...]
+    ) -> tuple[list[bytes], list[int], int]:
+        """Seal full frames, as `fill` would with `cut_to_fill`, for less work; often none, when little waits.
+
+        Return them, for each one past the last message that is wholly in frames, and their bytes of messages.
+        """
+        if not self._chunks:
+            return [], [], 0
+        chunk, index, least = self._chunks[0], self._index, capacity // _WORTHWHILE_PART
+        first = self._next - index
+        frames, ends = seal_cut(
+            capacity, least, self._group, first, chunk, index, self._cut, frames_max, bytes_max, *header
+        )
+        if not frames:
+            return [], [], 0
+        self._index, cut = ends[-1]
+        taken = measure(chunk, index, self._index)[0] - self._cut + cut
+        self._cut = cut
+        self._size -= taken
+        self._next = first + self._index
+        return frames, [first + stop for stop, _ in ends], taken
 
     def skip_to(self, index: int) -> None:
         """Take those out of the first chunk that are sealed, up to this index."""

@@ -92,6 +92,37 @@ def test_each_frame_of_one_busy_group_is_one_run_and_fill_tells_what_is_whole(fo
     assert got == {1: list(enumerate(payloads))}
 
 
+@pytest.mark.parametrize("form", FORMS)
+@given(
+    puts=st.lists(st.lists(st.one_of(st.integers(0, 60), st.integers(0, 3000)), max_size=12), max_size=4),
+    capacity=st.one_of(st.integers(64, 200), st.sampled_from([1472, 9000])),
+    frames_max=st.integers(1, 9),
+)
+def test_frames_of_cut_messages_sealed_together_are_those_that_are_sealed_one_by_one(form, puts, capacity, frames_max):
+    label = (Kind.DATA, 1, 2, 3, 4, 5)
+    alone, together, builder = Outbox(1, cut_to_fill=True), Outbox(1, cut_to_fill=True), form.FrameBuilder(capacity)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vivum.wire.fragments.seal_cut", form.seal_cut)
+        sent = number = 0
+        for sizes in [*puts, []]:
+            payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
+            for outbox in (alone, together):
+                outbox.put(sent, payloads)
+            sent += len(payloads)
+            made, stops, taken = together.seal_cut(capacity, frames_max, 1 << 30, (*label, number, 7))
+            before = alone.size
+            for frame, told in zip(made, stops, strict=True):
+                assert alone.fill(builder) == told
+                assert builder.seal(*label, number, 7) == frame
+                number += 1
+            assert alone.size == together.size == before - taken
+            # What is left is for a frame that is not full: the usual way.
+            assert alone.fill(builder) == together.fill(other := form.FrameBuilder(capacity))
+            assert builder.seal(*label, number, 7) == other.seal(*label, number, 7)
+            assert (alone.size, alone.is_cut) == (together.size, together.is_cut)
+            number += 1
+
+
 @given(
     sizes=st.lists(st.integers(0, 150), min_size=1, max_size=30),
     capacity=st.integers(64, 200),

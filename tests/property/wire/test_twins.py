@@ -212,6 +212,27 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, l
         assert made == (expected, packed)
 
 
+@settings(max_examples=400)
+@given(
+    st.one_of(st.sampled_from([64, 100, 300]), ANY),
+    st.one_of(st.integers(0, 40), ANY),
+    st.one_of(GROUPS, ANY),
+    st.one_of(SEQUENCES, ANY),
+    st.one_of(st.lists(st.binary(max_size=400), max_size=12), LISTS, ANY),
+    st.one_of(st.integers(0, 2), ANY),
+    st.one_of(st.integers(0, 30), ANY),
+    st.one_of(st.just(99), ANY),
+    st.one_of(st.just(9999), ANY),
+    KINDS,
+    LOOSE_HEADERS,
+)
+def test_sealing_frames_of_cut_messages_agrees(
+    capacity, least, group, first, payloads, index, cut, frames_max, bytes_max, kind, header
+):
+    arguments = (capacity, least, group, first, payloads, index, cut, frames_max, bytes_max, kind, *header)
+    assert outcome(_codec.seal_cut, *arguments) == outcome(_twin.seal_cut, *arguments)
+
+
 @st.composite
 def alike_frames(draw):
     """Frames of a stream or two, many of which go on where the last one ended."""

@@ -144,6 +144,51 @@ def test_without_a_rate_frames_go_at_once() -> None:
     assert paced(pacer, 7, 1000) == [7] * 1000
 
 
+def test_a_sender_whose_processor_was_late_catches_up_more() -> None:
+    """Ours: what came more than 5 ms late was lost to the rate, and the link idle."""
+    settings = QsmSettings(pacing_slack_ns=5 * MILLISECOND, pacing_late_slack_ns=15 * MILLISECOND)
+    for is_resting, frames in ((False, 16), (True, 6)):
+        pacer = Pacer(settings)
+        pacer.set_rate(1000)
+        now_ns = paced(pacer, SECOND, 10)[-1]
+        assert pacer.ready_ns(now_ns) > now_ns
+        if is_resting:
+            # Then it was not the rate that it waited for.
+            pacer.rest()
+        times = paced(pacer, now_ns + 100 * MILLISECOND, 20)
+        assert times.count(now_ns + 100 * MILLISECOND) == frames
+
+
+def test_frames_that_wait_for_the_rate_leave_together_and_none_is_lost_to_it() -> None:
+    pacer = Pacer(QsmSettings(pacing_slack_ns=0, pacing_quantum_ns=MILLISECOND))
+    pacer.set_rate(8000)
+    times = paced(pacer, SECOND, 8001)
+    # The first goes at once; then those of a millisecond, and the one that is due at its end.
+    assert times.count(times[0]) == 1
+    assert {times.count(each) for each in set(times[1:-9])} == {9}
+    assert abs(times[-1] - 2 * SECOND) <= MILLISECOND
+    pacer.rest()
+    pacer.set_rate(500)
+    assert pacer.ready_ns(3 * SECOND) == 3 * SECOND
+    pacer.on_sent()
+    assert pacer.ready_ns(3 * SECOND) == 3 * SECOND + 2 * MILLISECOND, "a frame that is alone need not wait longer"
+
+
+def test_frames_that_may_leave_now_are_counted_at_once() -> None:
+    one, together = Pacer(QsmSettings()), Pacer(QsmSettings())
+    for pacer in (one, together):
+        pacer.set_rate(3000)
+        assert pacer.ready_ns(SECOND) == SECOND
+        pacer.on_sent()
+    count = together.ready_count(SECOND)
+    together.on_sent(count)
+    for _ in range(count):
+        assert one.ready_ns(SECOND) == SECOND
+        one.on_sent()
+    assert one.ready_ns(SECOND) == together.ready_ns(SECOND) > SECOND
+    assert together.ready_count(SECOND) == 0
+
+
 PERIOD = QsmSettings().rate_period_ns
 
 
@@ -311,3 +356,69 @@ def test_frames_that_are_late_at_any_rate_do_not_stop_the_sender() -> None:
     for _ in range(100):
         judge.after(judge.estimate.rate // 10, standing_ns=20 * MILLISECOND)
     assert judge.estimate.rate >= 8000 * 74 // 100
+
+
+class OwnLink:
+    """A sender alone with a queue before its link: what it sends is what it may, what comes is what the link takes."""
+
+    def __init__(self, frames_per_s: int = 8300) -> None:
+        self.estimate = RateEstimate(QsmSettings(), 0)
+        self.frames_per_s = frames_per_s
+        self.queue_ns = 0
+        self.now_ns = 0
+
+    def run(self, periods: int, asleep_ns: int = 0) -> list[int]:
+        """Tell how long the queue was after each period; in each the sender sends nothing for some time."""
+        queues_ns = []
+        for _ in range(periods):
+            sent = self.estimate.rate * (PERIOD - asleep_ns) // SECOND
+            waiting = sent + self.queue_ns * self.frames_per_s // SECOND
+            came = min(waiting, self.frames_per_s * PERIOD // SECOND)
+            before_ns, self.queue_ns = self.queue_ns, (waiting - came) * SECOND // self.frames_per_s
+            self.now_ns += PERIOD
+            self.estimate.on_frame(came)
+            queue_ns = min(before_ns, self.queue_ns)
+            self.estimate.update(self.now_ns, 0, max(0, queue_ns - 8 * MILLISECOND), queue_ns=queue_ns)
+            queues_ns.append(self.queue_ns)
+        return queues_ns
+
+
+def test_a_queue_of_some_milliseconds_is_kept_before_the_link_of_a_sender_alone() -> None:
+    link = OwnLink()
+    link.run(40)
+    steady = link.run(40)
+    assert min(steady) > 9 * MILLISECOND
+    assert max(steady) < 16 * MILLISECOND
+    # The sender stood still for a fifth of a period: soon all is as it was.
+    link.run(1, asleep_ns=PERIOD // 5)
+    assert min(link.run(6)[4:]) > 8 * MILLISECOND
+    assert max(link.run(30)) < 18 * MILLISECOND
+
+
+def test_a_queue_that_is_kept_is_drained_now_and_then_since_clocks_drift() -> None:
+    link = OwnLink()
+    link.run(40)
+    queues = link.run(300)
+    assert min(queues) < 3 * MILLISECOND
+    assert sum(queue < 6 * MILLISECOND for queue in queues) < 60
+    assert min(queues) >= 0
+    assert max(queues) < 18 * MILLISECOND
+
+
+def test_a_link_that_changes_is_followed_while_a_queue_is_kept() -> None:
+    link = OwnLink()
+    link.run(40)
+    link.frames_per_s = 7000
+    assert max(link.run(40)[20:]) < 20 * MILLISECOND
+    assert 6800 < link.estimate.rate < 7400
+    link.frames_per_s = 9000
+    link.run(40)
+    assert 8800 < link.estimate.rate < 9500
+    assert max(link.run(20)) < 18 * MILLISECOND
+
+
+def test_a_sender_that_uses_little_of_its_link_may_use_all_of_it_at_once() -> None:
+    link = OwnLink()
+    link.run(40)
+    link.run(40, asleep_ns=PERIOD * 3 // 4)
+    assert link.estimate.rate > 8200

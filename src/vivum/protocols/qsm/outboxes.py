@@ -130,8 +130,11 @@ class Outboxes:
     ) -> tuple[list[bytes], list[Packed], int]:
         """Seal full frames, as `fill` gives them, for less work: they, what is in each, and their bytes of messages.
 
-        Often none: where messages must be cut, or a group has more than it may send in its turn while others wait.
+        Often none: where messages are larger than a frame, or a group has more than it may send in its turn while
+        others wait; where messages are cut to fill frames, also whenever others wait.
         """
+        if self._cut_to_fill:
+            return self._seal_cut(builder.capacity, frames_max, bytes_max, header)
         parts: list[tuple[int, int, list[bytes], int]] = []
         sizes: list[int] = []
         is_alone = len(self._ready) == 1
@@ -165,3 +168,12 @@ class Outboxes:
             self._turn_bytes += sizes[last] - outbox.size
         packed = [[(GroupId(parts[part][0]), parts[part][1] + stop) for part, stop in frame] for frame in ends]
         return frames, packed, taken
+
+    def _seal_cut(
+        self, capacity: int, frames_max: int, bytes_max: int, header: tuple[int, ...]
+    ) -> tuple[list[bytes], list[Packed], int]:
+        if len(self._ready) != 1:
+            return [], [], 0
+        group = self._ready[0]
+        frames, stops, taken = self._outboxes[group].seal_cut(capacity, frames_max, bytes_max, header)
+        return frames, [[(group, stop)] for stop in stops], taken

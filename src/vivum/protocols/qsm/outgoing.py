@@ -201,11 +201,13 @@ class RegionSender:
     ) -> list[bytes]:
         """Seal full frames as far as the window has room: as `pack` and `sealed` would, for less work.
 
-        Often none: where others wait, claim a place in the window, or something else is to be told, or the rate has a
-        limit. The header is all that frames have in common, up to their number and time.
+        Often none: where others wait, claim a place in the window, or something else is to be told. The rate has let
+        the first of them go. The header is all that frames have in common, up to their number and time.
         """
-        if self.must_speak or self.closing or self.claims or self.reserved_ns is not None or self.pacer.is_limited:
+        if self.must_speak or self.closing or self.claims or self.reserved_ns is not None:
             return []
+        if self.pacer.is_limited:
+            frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
         in_window = self.next_frame - self.first
         frames_max = min(
             frames_max,
@@ -224,6 +226,7 @@ class RegionSender:
             self._stops.extend(packed)
             self.next_frame += len(frames)
             self.waiting_bytes -= taken
+            self.pacer.on_sent(len(frames) - 1)
             self._beat_soon(now_ns)
         return frames
 

@@ -65,8 +65,24 @@ EDGE_STEP_PER_MILLE = 2
 """So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
 
 OWN_QUEUE_NS = 8_000_000
-"""What frames of a sender alone may wait in its own interface: that keeps the link busy and hurts nobody else. More
-would hold up the tokens that the sender passes on, until the next one in the ring is taken for asleep."""
+"""What frames of a sender alone may wait in its own interface at the start: that hurts nobody else."""
+
+OWN_QUEUE_KEPT_NS = 12_000_000
+"""What they are to wait there afterwards. The link works on while the sender waits for its processor, so the queue is
+kept. More would hold up the tokens that the sender passes on, until the next one in the ring is taken for asleep."""
+
+STEER_PERIODS = 3
+STEER_PER_MILLE_MAX = 50
+"""A queue that is shorter or longer than that is filled or drained in so many periods, if it takes no more than this,
+or twice that to drain it."""
+
+USED_PER_MILLE = 950
+"""A sender that uses so much of what it may is held back by the rate alone: else what comes says little of the link."""
+
+REFRESH_PERIODS = 100
+REFRESHED_NS = 3_000_000
+"""So often a queue that is kept is drained to so little: clocks drift, and only an empty queue shows how long frames
+take without one."""
 
 QUEUE_FLOOR_PER_MILLE = 750
 """Queues lower the rate no further than to this share of the best rate seen. At so much less any queue of the network
@@ -92,6 +108,7 @@ class RateEstimate:
         "_best",
         "_clean_periods",
         "_decreases",
+        "_drained_periods",
         "_edge",
         "_initial",
         "_is_starting",
@@ -102,6 +119,8 @@ class RateEstimate:
         "_noise",
         "_own_frames",
         "_period_ns",
+        "_queue_ns",
+        "_reached_before",
         "_received",
         "_since_ns",
         "_standing_ns",
@@ -131,6 +150,11 @@ class RateEstimate:
         self._taken = 0
         # In this period a window was full.
         self._was_full = False
+        # The shortest queue of this period in the interface of the only sender; None if there are others.
+        self._queue_ns: int | None = None
+        # What came in the period before, and how many there were since such a queue was seen to be short.
+        self._reached_before = 0
+        self._drained_periods = 0
         # The shortest queue of this period; None before the first.
         self._standing_ns: int | None = None
         self._lossy_periods = 0
@@ -162,25 +186,35 @@ class RateEstimate:
         self._was_full = False
         self._lossy_periods = 0
 
-    def update(self, now_ns: int, own_frames: int, standing_ns: int, is_full: bool = False) -> int:
+    def update(
+        self, now_ns: int, own_frames: int, standing_ns: int, is_full: bool = False, queue_ns: int | None = None
+    ) -> int:
         """Judge the last period if it is over; return the rate to state.
 
         `own_frames` were sent by this node itself so far: the rate is that of all senders together. `standing_ns` is
         what all frames of the last while had to wait in queues on their way here. The least of it in the period counts:
         a queue that stands does so all the time, one that a late process makes comes and goes. `is_full`: a sender
-        waits for its window.
+        waits for its window. `queue_ns`: there is one sender alone, and its frames wait so long in its interface.
         """
         self._was_full = self._was_full or is_full
+        is_first = self._standing_ns is None
         self._standing_ns = standing_ns if self._standing_ns is None else min(standing_ns, self._standing_ns)
+        if is_first:
+            self._queue_ns = queue_ns
+        elif self._queue_ns is not None:
+            self._queue_ns = None if queue_ns is None else min(queue_ns, self._queue_ns)
         elapsed_ns = now_ns - self._since_ns
         if elapsed_ns >= self._period_ns:
             received = self._received + own_frames - self._own_frames
             # The most that this node has shown that it can take.
             reached = received * SECOND // elapsed_ns
             self._best = max(self._best, reached)
+            if own_frames != self._own_frames:
+                self._queue_ns = None
             before = self.rate
             self._judge(received, reached, self._standing_ns)
             self._maybe_free(before, reached, self._standing_ns)
+            self._reached_before = reached
             self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
             self._standing_ns = None
             self._was_full = False
@@ -197,6 +231,8 @@ class RateEstimate:
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
+        elif self._queue_ns is not None and self._taken:
+            self._steer(self._queue_ns, reached + self._lost * reached // max(1, received), loss)
         elif is_queueing:
             self._drain(standing_ns, reached)
         elif loss <= self._noise + QUIET_PER_MILLE:
@@ -208,11 +244,36 @@ class RateEstimate:
                 self._grow()
                 self._is_starting = reached * 1000 > self._edge * RESUME_PER_MILLE
         else:
-            # Too little for overload, too much to go faster. If it stays so, it is the link, and no reason to wait.
-            self._uneasy_periods += 1
-            if self._uneasy_periods >= UNEASY_PERIODS:
-                self._noise, self._uneasy_periods = loss, 0
+            self._bear(loss)
         self._was_queueing = is_queueing
+
+    def _bear(self, loss: int) -> None:
+        """Too little for overload, too much to go faster. If it stays so, it is the link, and no reason to wait."""
+        self._uneasy_periods += 1
+        if self._uneasy_periods >= UNEASY_PERIODS:
+            self._noise, self._uneasy_periods = loss, 0
+
+    def _steer(self, queue_ns: int, sent: int, loss: int) -> None:
+        """Keep a queue of some length before the link of the only sender, of which so many frames a second came."""
+        is_busy = queue_ns > SHORT_NS
+        if is_busy and (queue_ns > OWN_QUEUE_KEPT_NS or sent * 1000 >= self.rate * USED_PER_MILLE):
+            # It was never empty: what came is what the link takes, but for a process that was late.
+            self._taken += (sent - self._taken) // 4
+        elif sent > self._taken:
+            self._taken += (sent - self._taken) // 2
+        self._drained_periods = 0 if queue_ns <= REFRESHED_NS else self._drained_periods + 1
+        kept_ns = OWN_QUEUE_KEPT_NS if self._drained_periods < REFRESH_PERIODS else REFRESHED_NS // 3
+        change = (kept_ns - queue_ns) * 1000 // (STEER_PERIODS * self._period_ns)
+        change = max(-2 * STEER_PER_MILLE_MAX, min(change, STEER_PER_MILLE_MAX))
+        self._decreases = self._clean_periods = 0
+        if loss > self._noise + QUIET_PER_MILLE:
+            self._bear(loss)
+            change = min(change, 0)
+        else:
+            self._uneasy_periods = 0
+        self.rate = max(1, self._taken * (1000 + change) // 1000, self._best * QUEUE_FLOOR_PER_MILLE // 1000)
+        # Of two periods: what was late in one comes in the next.
+        self._is_starting = not is_busy and (sent + self._reached_before) * 500 > self._edge * RESUME_PER_MILLE
 
     def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int, reached: int) -> None:
         """Grow fast while nobody knows yet what the link takes."""
@@ -232,6 +293,8 @@ class RateEstimate:
         if is_over:
             self._is_starting = self._is_warned = False
             self._clean_periods = 0
+            self._drained_periods = 0
+            self._taken = reached if is_queueing else 0
 
     def _drain(self, standing_ns: int, reached: int) -> None:
         """Go slower. Nothing is lost yet, but tokens wait in the same queues."""
@@ -352,13 +415,18 @@ def _demand(used: int) -> int:
 class Pacer:
     """Spreads the frames of a stream evenly at the rate that its region allows."""
 
-    __slots__ = ("_next_ns", "_rate", "_slack_ns")
+    __slots__ = ("_go_ns", "_late_slack_ns", "_next_ns", "_quantum_ns", "_rate", "_slack_ns", "_waits")
 
     def __init__(self, settings: QsmSettings) -> None:
         # Until the region has said what it can take.
         self._rate = settings.rate_initial
         self._next_ns = 0
         self._slack_ns = settings.pacing_slack_ns
+        self._late_slack_ns = max(settings.pacing_slack_ns, settings.pacing_late_slack_ns)
+        self._quantum_ns = settings.pacing_quantum_ns
+        # Frames wait for nothing but the rate, until this time: if they come late, so was this process.
+        self._waits = False
+        self._go_ns = 0
 
     @property
     def is_limited(self) -> bool:
@@ -374,10 +442,22 @@ class Pacer:
         if not self._rate:
             return now_ns
         # A sender that was held up may catch up a little, not more: a burst is what rate control prevents.
-        self._next_ns = max(self._next_ns, now_ns - self._slack_ns)
-        return max(now_ns, self._next_ns)
+        slack_ns = self._late_slack_ns if self._waits else self._slack_ns
+        self._next_ns = max(self._next_ns, now_ns - slack_ns)
+        if self._next_ns > now_ns:
+            self._waits = True
+            self._go_ns = self._next_ns + (self._quantum_ns if SECOND // self._rate < self._quantum_ns else 0)
+        return self._go_ns if self._waits and self._go_ns > now_ns else now_ns
 
-    def on_sent(self) -> None:
-        """Count a frame that left."""
+    def rest(self) -> None:
+        """Note that something else than the rate holds the stream up: its window, or that nothing waits."""
+        self._waits = False
+
+    def ready_count(self, now_ns: int) -> int:
+        """Tell how many frames may leave now, where there is a limit and `ready_ns` was just asked."""
+        return max(0, (now_ns - self._next_ns) // max(1, SECOND // self._rate) + 1)
+
+    def on_sent(self, frames: int = 1) -> None:
+        """Count frames that left."""
         if self._rate:
-            self._next_ns += SECOND // self._rate
+            self._next_ns += frames * (SECOND // self._rate)

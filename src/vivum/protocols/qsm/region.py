@@ -302,7 +302,9 @@ class RegionMember(RingLadder):
             stream.measure_delay(now_ns)
             if stream.standing_ns is not None:
                 delays.append(stream.standing_ns)
-        return self._rate.update(now_ns, own_frames, self._standing_ns(delays), self._unstable() >= self._full)
+        queue_ns = delays[0] if len(delays) == 1 and self._settings.rate_initial else None
+        is_full = self._unstable() >= self._full
+        return self._rate.update(now_ns, own_frames, self._standing_ns(delays), is_full, queue_ns)
 
     def _standing_ns(self, delays: list[int]) -> int:
         """Tell how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""

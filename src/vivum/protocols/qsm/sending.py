@@ -317,6 +317,8 @@ class Sending:
         size = frames = 0
         can_seal = stream is not None and stream.can_seal
         if stream is None or not can_seal:
+            if stream is not None:
+                stream.pacer.rest()
             return size, frames
         if self._spreading.shares(stream):
             frames_max = 1
@@ -338,6 +340,7 @@ class Sending:
             size += sum(map(len, run)) * len(where_to)
             frames += len(run)
             if not stream.can_seal:
+                stream.pacer.rest()
                 break
             if frames >= frames_max or size >= room_bytes:
                 self._ready[key] = None

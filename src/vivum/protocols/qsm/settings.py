@@ -215,6 +215,18 @@ class QsmSettings:
         why="What a sender may catch up after it was held up: a few dozen frames at full rate.",
         effect="More lets bursts through, which overflow queues on the way.",
     )
+    pacing_late_slack_ns: int = setting(
+        15 * MILLISECOND,
+        unit="ns",
+        why="What it may catch up if only its processor was late: meanwhile the queue before its link ran empty.",
+        effect="More fills queues past what tokens can wait; less leaves a link idle that others made it miss.",
+    )
+    pacing_quantum_ns: int = setting(
+        0,
+        unit="ns",
+        why="In virtual time a timer for each frame costs nothing.",
+        effect="Frames wait until those of so long may go: less work for the same rate. Over UDP 1 ms, as timers have.",
+    )
     heartbeat_ns_min: int = setting(
         20 * MILLISECOND,
         unit="ns",
