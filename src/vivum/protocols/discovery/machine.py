@@ -41,8 +41,10 @@ class Discovery:
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
-        times = (self.finder.next_deadline_ns(), self.beaconer.next_deadline_ns())
-        return min((each for each in times if each is not None), default=None)
+        find_ns, tell_ns = self.finder.next_deadline_ns(), self.beaconer.next_deadline_ns()
+        if find_ns is None or tell_ns is None:
+            return tell_ns if find_ns is None else find_ns
+        return min(find_ns, tell_ns)
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
