@@ -6,7 +6,11 @@ from vivum.wire._layout cimport *
 
 cdef extern from *:
     """
+    #if defined(__GNUC__) || defined(__clang__)
     #define vivum_prefetch(where) __builtin_prefetch(where)
+    #else
+    #define vivum_prefetch(where) ((void)(where))
+    #endif
     """
     void prefetch "vivum_prefetch" (const void*) noexcept nogil
 
