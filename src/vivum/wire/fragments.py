@@ -166,10 +166,10 @@ class Outbox:
         self._next = first + self._index
         return frames, [first + stop for stop, _ in ends], taken
 
-    def skip_to(self, index: int) -> None:
-        """Take those out of the first chunk that are sealed, up to this index."""
+    def skip_to(self, index: int, size: int | None = None) -> None:
+        """Take those out of the first chunk that are sealed, up to this index; the caller may know their `size`."""
         chunk = self._chunks[0]
-        self._size -= measure(chunk, self._index, index)[0]
+        self._size -= measure(chunk, self._index, index)[0] if size is None else size
         self._next += index - self._index
         self._index = index
         if index == len(chunk):

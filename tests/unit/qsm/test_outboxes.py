@@ -1,5 +1,7 @@
 """Whose messages go into which frame when many groups wait."""
 
+from random import Random
+
 import pytest
 
 from vivum.core.ids import GroupId
@@ -60,3 +62,21 @@ def test_a_turn_that_was_begun_is_forgotten_when_its_group_goes() -> None:
     # B has its whole turn: two frames, since one does not hold all of it.
     waiting.put(C, 0, [bytes(SIZE)])
     assert frames_of(waiting, together=False)[:3] == [[(B, 9)], [(B, 18)], [(C, 1), (B, 26)]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_waits_is_known_to_the_byte_whatever_was_sealed(seed: int) -> None:
+    random = Random(seed)
+    waiting, builder, number = Outboxes(cut_to_fill=False), FrameBuilder(CAPACITY), 0
+    left: list[int] = []
+    for _ in range(60):
+        sizes = [random.randrange(0, random.choice((1, 50, 3000))) for _ in range(random.randrange(1, 80))]
+        waiting.put(A, number, [bytes(size) for size in sizes])
+        number += len(sizes)
+        left += sizes
+        frames, packed, taken = waiting.seal_run(builder, random.randrange(1, 9), 1 << 20, (*HEADER, 0, 0))
+        if frames:
+            stop = packed[-1][-1][1] - (number - len(left))
+            assert taken == sum(left[:stop])
+            del left[:stop]
+        assert waiting.pending_bytes(A) == sum(left)

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.ids import GroupId
-from vivum.wire.codec import FrameBuilder
+from vivum.wire.codec import HEADER_BYTES, RUN_HEADER_BYTES, FrameBuilder
 from vivum.wire.fragments import Outbox
+from vivum.wire.layout import LENGTH_BYTES
 
 Packed = list[tuple[GroupId, int]]
 """What is in a frame: for each group one past the last message that is wholly in frames now."""
@@ -160,7 +161,12 @@ class Outboxes:
         for _ in range(last):
             self._drop_first()
         outbox = self._outboxes[self._ready[0]]
-        outbox.skip_to(stop)
+        size = None
+        if is_alone:
+            # One run in each frame: what is no header and no length is messages, and none needs to be looked at.
+            overhead = len(frames) * (HEADER_BYTES + RUN_HEADER_BYTES) + LENGTH_BYTES * (stop - parts[0][3])
+            size = sum(map(len, frames)) - overhead
+        outbox.skip_to(stop, size)
         taken += sizes[last] - outbox.size
         if not outbox:
             self._drop_first()
