@@ -31,8 +31,13 @@ cdef extern from *:
     static uint16_t load16_once(const uint8_t* p) {
         return (uint16_t)(((const volatile uint8_t*)p)[0] | ((const volatile uint8_t*)p)[1] << 8);
     }
+    static void copy_once(uint8_t* to, const uint8_t* from, size_t size) {
+        memcpy(to, from, size);
+        __asm__ __volatile__("" ::: "memory");
+    }
     """
     uint16_t load16_once(const uint8_t*) noexcept nogil
+    void copy_once(uint8_t*, const uint8_t*, size_t) noexcept nogil
 
 cdef extern from "Python.h":
     # Raw pointers: a payload moves from its maker into its list without reference counting in between.
@@ -124,9 +129,11 @@ cdef class Frame:
         copied = PyBytes_FromStringAndSize(<const char*>self._base, self.length)
         base = <const uint8_t*>PyBytes_AS_STRING(copied)
         # Who lends it might have changed it since it was checked, without a new stamp: not by mistake, but in malice.
-        if not self._lent.is_there() or (
-            is_kind(self._kind, MESSAGE_MASK) and check_body(base, C_HEADER, self.length, &stop, &runs)
-        ):
+        if not self._lent.is_there():
+            return False
+        if base[0] != C_VERSION or base[1] != self._kind or load16(base + 2) != self.length:
+            return False
+        if is_kind(self._kind, MESSAGE_MASK) and check_body(base, C_HEADER, self.length, &stop, &runs):
             return False
         self._data = copied
         self._base = base
@@ -203,6 +210,7 @@ def split(data):
     cdef Lent lent = None
     cdef const uint8_t* base
     cdef const uint8_t* p
+    cdef uint8_t header[C_HEADER]
     cdef Py_ssize_t total, left, length, at = 0, fault_at = 0
     cdef Py_ssize_t runs
     cdef int fault
@@ -229,6 +237,10 @@ def split(data):
     while at < total:
         p = base + at
         left = total - at
+        if lent is not None:
+            # Its fields may change at any time: they are looked at once. There is one frame, of at least a header.
+            copy_once(header, p, C_HEADER)
+            p = header
         if p[0] != C_VERSION:
             raise refusals.wrong_version(p[0], at)
         if left < C_HEADER:
@@ -236,7 +248,7 @@ def split(data):
         if not is_kind(p[1], KNOWN_MASK):
             raise refusals.unknown_kind(p[1], at)
         length = load16(p + 2)
-        if length < C_HEADER or length > C_FRAME_MAX or length > left:
+        if length < C_HEADER or length > C_FRAME_MAX or length > left or (lent is not None and length != left):
             raise refusals.wrong_length(length, at, left)
         if load64(p + 24) > C_SEQUENCE_MAX:
             raise refusals.frame_sequence(at)
@@ -260,7 +272,7 @@ def split(data):
         frame.sent_ns = load64(p + 32)
         frame._data = held
         frame._lent = lent
-        frame._base = p
+        frame._base = base + at
         frame.start = at
         frames.append(frame)
         at += length

@@ -302,7 +302,7 @@ def _joint_run(frames: list[Frame], at: int, messages_max: int) -> tuple[int, li
         if len(runs) != 1:
             break
         group, first, flags, payloads = runs[0]
-        if flags or first > SEQUENCE_MAX - COUNT_MAX:
+        if flags or (not found and first > SEQUENCE_MAX - COUNT_MAX):
             break
         if found and (group, first, frame.sent_ns) != (found[0][0], found[0][1] + count, sent_ns):
             break

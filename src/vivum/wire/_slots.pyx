@@ -164,6 +164,9 @@ cdef class Lent:
 
     cdef bint is_there(self) noexcept:
         """Tell whether all that was read until now was the frame."""
+        if self.start == NULL:
+            # A blank one, from `Lent.__new__`.
+            return False
         stamp_fence()
         return stamp_load(<const uint64_t*>(self.start - C_SLOT_HEAD)) == self._stamp
 

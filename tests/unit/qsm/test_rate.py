@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.qsm.rate import (
+    OWN_QUEUE_NS,
     START_PER_MILLE,
     FairShares,
     Pacer,
@@ -422,3 +424,28 @@ def test_a_sender_that_uses_little_of_its_link_may_use_all_of_it_at_once() -> No
     link.run(40)
     link.run(40, asleep_ns=PERIOD * 3 // 4)
     assert link.estimate.rate > 8200
+
+
+@pytest.mark.parametrize("slower", [6_500, 5_000, 3_000])
+def test_a_link_that_becomes_much_slower_is_not_overrun_for_ever(slower: int) -> None:
+    """Ours, by review: the rate was raised to three quarters of the best ever right after it was lowered."""
+    estimate, now_ns = RateEstimate(QsmSettings(rate_initial=1000), 0), 0
+    queue = received = lost = 0.0
+    came = dropped = 0
+    for step in range(4000):
+        link = (8_000 if step < 1000 else slower) / 100
+        queue += estimate.rate / 100
+        over = max(0.0, queue - link - 5 * link)
+        out = min(queue - over, link)
+        queue -= over + out
+        received, lost = received + out, lost + over
+        estimate.on_frame(int(received))
+        estimate.on_lost(int(lost))
+        if step >= 2000:
+            came, dropped = came + int(received), dropped + int(lost)
+        received, lost = received % 1, lost % 1
+        now_ns += 10 * MILLISECOND
+        delay_ns = int(queue / link * 10 * MILLISECOND)
+        estimate.update(now_ns, 0, max(0, delay_ns - OWN_QUEUE_NS), False, delay_ns)
+    assert dropped < 0.06 * (came + dropped)
+    assert came > 0.8 * slower * 20

@@ -7,9 +7,11 @@ from random import Random
 import pytest
 
 from vivum.core.errors import DecodeError
-from vivum.core.ids import Endpoint
+from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
+from vivum.observe.counters import Counters
 from vivum.wire import codec
 from vivum.wire.codec import FLAG_MORE, Frame
+from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
@@ -139,6 +141,33 @@ def test_what_is_not_a_frame_is_refused_as_in_a_datagram() -> None:
     sender.memory[66:68] = (20_000).to_bytes(2, "little")
     with pytest.raises(DecodeError):
         codec.split(lent)
+
+
+def test_a_header_that_was_changed_after_the_check_is_nothing_to_keep() -> None:
+    for place, value in ((64, 9), (65, Kind.TOKEN), (66, 7), (65, 0)):
+        sender = Sender()
+        (frame,) = opened(sender.send(1))
+        sender.memory[place] = value
+        assert not frame.keep()
+
+
+def test_a_blank_one_is_gone() -> None:
+    blank = _slots.Lent.__new__(_slots.Lent)
+    assert blank.copy() is None
+    assert codec.split(blank) == []
+
+
+def test_what_is_gone_before_or_while_it_is_looked_at_counts_as_that_and_not_as_bad() -> None:
+    sender, counters = Sender(), Counters()
+    gate = Gate(1, counters, Member(NodeId(2), Incarnation(1)))
+    first, second = sender.send(2)
+    sender.memory[:8] = bytes(8)
+    sender.memory[64] ^= 0xFF
+    assert gate.open(0, PLACE, first) == []
+    assert (counters.frames_gone, counters.frames_refused_version) == (1, 0)
+    sender.memory[_slots.SLOT_BYTES + 64] ^= 0xFF
+    assert gate.open(0, PLACE, second) == []
+    assert (counters.frames_gone, counters.frames_refused_version) == (1, 1)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -113,3 +113,12 @@ def test_damaged_lengths_are_refused_before_anything_is_packed(forms):
 def test_nobody_else_makes_one(forms):
     with pytest.raises(TypeError, match="made by take_runs"):
         forms.PackedRun()
+
+
+def test_numbers_near_the_end_are_joined_alike_by_both_forms(forms):
+    """Ours, by review: the twin looked at every frame of a run where the compiled form looks at the first."""
+    builder, frames = forms.FrameBuilder(1000), []
+    for number in range(3):
+        builder.extend(1, forms.SEQUENCE_MAX - forms.COUNT_MAX + number, [b"x"])
+        frames += forms.split(builder.seal(Kind.DATA, 2, 3, 4, 6, 7, number, 9))
+    assert [run[0] for run in forms.take_runs(frames, 1000)[1]] == [0]

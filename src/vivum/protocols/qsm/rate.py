@@ -231,7 +231,7 @@ class RateEstimate:
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
-        elif self._queue_ns is not None and self._taken:
+        elif self._queue_ns is not None and self._taken and not is_lossy:
             self._steer(self._queue_ns, reached + self._lost * reached // max(1, received), loss)
         elif is_queueing:
             self._drain(standing_ns, reached)
@@ -271,7 +271,8 @@ class RateEstimate:
             change = min(change, 0)
         else:
             self._uneasy_periods = 0
-        self.rate = max(1, self._taken * (1000 + change) // 1000, self._best * QUEUE_FLOOR_PER_MILLE // 1000)
+        floor = min(self.rate, self._best * QUEUE_FLOOR_PER_MILLE // 1000)
+        self.rate = max(1, self._taken * (1000 + change) // 1000, floor)
         # Of two periods: what was late in one comes in the next.
         self._is_starting = not is_busy and (sent + self._reached_before) * 500 > self._edge * RESUME_PER_MILLE
 
