@@ -107,6 +107,44 @@ def test_what_a_receiver_is_too_slow_for_is_lost_and_counted(domain: int) -> Non
     listener.close()
 
 
+def test_a_turn_takes_a_bounded_part_of_what_waits_whatever_comes_by_other_sockets(
+    pair: tuple[UdpPort, UdpPort],
+) -> None:
+    """Who had slept took a thousand frames at once: for 0.2 s it answered no token, and was taken for dead."""
+    sender, listener = pair
+    send(sender, CHANNEL, frames(1))
+    assert take(listener, sender, 1) == frames(1)
+    some = frames(8)
+    for _ in range(20):
+        send(sender, CHANNEL, some)
+    unicast, channel = listener.sockets
+    turns = 0
+    until, got = time.monotonic() + PATIENCE_S, 0
+    while got < 160 and time.monotonic() < until:
+        # As tokens come, while the notes wait.
+        send(sender, listener.endpoint, [b"\1small"])
+        listener.receive(unicast, 1 << 19)
+        taken = listener.receive(channel, 1 << 19)
+        assert len(taken) <= 24, "half a megabyte, and what the last note of it has"
+        got, turns = got + len(taken), turns + 1
+    assert got == 160
+    assert turns >= 7
+
+
+def test_a_first_turn_with_notes_is_bounded_too(pair: tuple[UdpPort, UdpPort]) -> None:
+    sender, listener = pair
+    send(sender, listener.endpoint, frames(1))
+    assert take(listener, sender, 1) == frames(1)
+    # Nothing but small ones for a while: it is not known any more that notes come by this socket.
+    send(sender, listener.endpoint, [b"\1small"])
+    assert take(listener, sender, 1) == [b"\1small"]
+    some = frames(8)
+    for _ in range(20):
+        send(sender, listener.endpoint, some)
+    unicast = listener.sockets[0]
+    assert len(listener.receive(unicast, 1 << 19)) <= 64, "notes that one call of the kernel gives"
+
+
 def test_a_listener_without_the_compiled_part_complains_and_is_sent_datagrams(
     pair: tuple[UdpPort, UdpPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,12 +13,20 @@ class Receiver:
     """Drains sockets into `bytes` objects."""
 
     def receive(
-        self, fd: int, bytes_max: int, cost: int, known: dict[int, P], make: Callable[[int], P], own: int
+        self,
+        fd: int,
+        bytes_max: int,
+        cost: int,
+        known: dict[int, P],
+        make: Callable[[int], P],
+        own: int,
+        last: int = -1,
     ) -> list[tuple[P, bytes]]:
         """Take what a socket has, up to about so many bytes where each datagram `cost`s some besides its own.
 
         `known` maps addresses, 32 bits of host and 16 of port, to what stands for their place; `make` makes that of an
         address that is not known. What comes from `own`, an address or -1, is left out.
+        Where one begins with the byte `last`, at most eight are taken: it stands for more than its bytes.
         """
 
     def look(

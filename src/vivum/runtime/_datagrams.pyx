@@ -122,7 +122,7 @@ cdef class Receiver:
             self._headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in)
         return 0
 
-    def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own):
+    def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own, int last=-1):
         cdef list taken = []
         cdef int got, index
         cdef Py_ssize_t asked
@@ -144,6 +144,9 @@ cdef class Receiver:
             for index in range(got):
                 size = self._headers[index].msg_len
                 bytes_max -= size + cost
+                if size and <unsigned char>PyBytes_AS_STRING(<bytes>self._buffers[index])[0] == last:
+                    # This one stands for more than its bytes.
+                    bytes_max = 0
                 address = ntohl(self._sources[index].sin_addr.s_addr)
                 address = (address << 16) | ntohs(self._sources[index].sin_port)
                 if address == ours:

@@ -50,6 +50,9 @@ NOTE_FRAMES_MAX = 8
 SLOTS_MIN = 16
 """Slots of a board, however small receive buffers are."""
 
+KEPT_BYTES = 64 << 20
+"""Frames that are kept for members that sleep or are behind. Memory that was never needed is not taken."""
+
 BOARDS_MAX = 64
 """Boards of others that a node keeps; at the limit the one that was silent for longest goes."""
 
@@ -91,8 +94,8 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 class Boards:
     """One node's own board, and those of the nodes that it hears."""
 
-    def __init__(self, board_bytes: int, writes: bool = True) -> None:
-        """Prepare to read, and to write if it `writes`: in about so many bytes, of which what is used takes memory."""
+    def __init__(self, buffer_bytes: int, writes: bool = True) -> None:
+        """Prepare to read, and to write if it `writes`, to those who have receive buffers of so many bytes."""
         self.written = 0
         """Frames that went this way."""
 
@@ -111,7 +114,7 @@ class Boards:
         self._written: bytes | None = None
         self._note = (b"", 0)
         # Without the local socket nobody could ask for the board.
-        can_write = writes and READABLE and self.socket is not None and self._make(board_bytes)
+        can_write = writes and READABLE and self.socket is not None and self._make(buffer_bytes)
         self._plain_until = 0.0 if can_write else float("inf")
         self._plain_s = PLAIN_S
         # By name: where the owner is, the board, and when it was read last.
@@ -163,8 +166,12 @@ class Boards:
             self._written = frames[0] if len(frames) == 1 and type(frames[0]) is bytes else None
         return self._note
 
-    def _make(self, board_bytes: int) -> bool:
-        size = max(SLOTS_MIN, board_bytes // _slots.SLOT_BYTES) * _slots.SLOT_BYTES
+    def _make(self, buffer_bytes: int) -> bool:
+        # Copies rest in as much memory as receive buffers have; a window is half of that. Beside them what is kept for
+        # those who sleep, what is under way, and what is not known to be old yet: a frame is where it was made as long
+        # as anybody may ask for it.
+        copies = max(SLOTS_MIN, buffer_bytes // _slots.SLOT_BYTES)
+        size = (KEPT_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
         try:
             self._descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self._descriptor, size)
@@ -173,7 +180,7 @@ class Boards:
         except OSError:
             # No memory, or a kernel before 5.1: datagrams serve.
             return False
-        self.slots = _slots.SlotPool(memory)
+        self.slots = _slots.SlotPool(memory, copies)
         return True
 
     def on_complaint(self, data: bytes) -> None:

@@ -22,7 +22,7 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.allegiance import ROUND_BITS
 from vivum.protocols.membership.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN
+from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
@@ -56,7 +56,6 @@ SMALL_FRAME_COST_BYTES = 2048
 PACING_QUANTUM_NS = 1_000_000
 """Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
 
-CACHE_BYTES = 64 << 20
 PENDING_BYTES = 4 << 20
 
 
@@ -96,7 +95,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: b
     if frame_bytes < LARGE_FRAME_BYTES:
         return replace(base, frame_bytes_max=frame_bytes, pacing_quantum_ns=PACING_QUANTUM_NS, multicast=multicast)
     window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
-    cache_frames = max(4 * window, CACHE_BYTES // frame_bytes)
+    cache_frames = max(4 * window, KEPT_BYTES // frame_bytes)
     return replace(
         base,
         frame_bytes_max=frame_bytes,

@@ -107,7 +107,8 @@ class UdpPort:
         self._places: dict[int, Endpoint] = {}
         self._packed: dict[Endpoint | Channel, bytes] = {}
         self._receiver = _datagrams.Receiver() if BATCHED else None
-        self._hears_notes = False
+        # Sockets by which notes came of late.
+        self._noted: set[socket.socket] = set()
         self._closed = False
         self._socket = self._open((interface, port))
         try:
@@ -210,32 +211,35 @@ class UdpPort:
         taken: list[tuple[Endpoint, bytes]] = []
         while bytes_max > 0:
             # A note stands for much: where they come, one at a time.
-            arrived = self._take(source, 1 if self._hears_notes else bytes_max)
+            arrived = self._take(source, 1 if source in self._noted else bytes_max)
             if not arrived:
                 break
-            self._hears_notes = False
-            before = len(taken)
+            before, has_note = len(taken), False
             for place, data in arrived:
                 if data[:1] == BOARD_MARK:
-                    self._on_board_mark(boards, place, data, taken)
+                    has_note |= self._on_board_mark(boards, place, data, taken)
                 else:
                     taken.append((place, data))
-            if not self._hears_notes:
+            if not has_note:
+                self._noted.discard(source)
                 break
+            self._noted.add(source)
             bytes_max -= sum([len(data) for _, data in taken[before:]]) + DATAGRAM_COST_BYTES
         return taken
 
-    def _on_board_mark(self, boards: Boards, place: Endpoint, data: bytes, taken: list[tuple[Endpoint, bytes]]) -> None:
+    def _on_board_mark(self, boards: Boards, place: Endpoint, data: bytes, taken: list[tuple[Endpoint, bytes]]) -> bool:
+        """Take what may be a note or a complaint, or is left to the gate; tell whether it was a note."""
         if data.startswith(NOTE_MARK):
-            self._hears_notes = True
             complaint = boards.read(place, data, taken)
             if complaint is not None:
                 self._complain(place, complaint)
-        elif data.startswith(COMPLAINT_MARK):
+            return True
+        if data.startswith(COMPLAINT_MARK):
             boards.on_complaint(data)
         else:
             # Random bytes: the gate counts them.
             taken.append((place, data))
+        return False
 
     def _complain(self, place: Endpoint, complaint: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -254,7 +258,7 @@ class UdpPort:
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
             return self._receiver.receive(
-                source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours
+                source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
             )
         known = self._endpoints
         taken: list[tuple[Endpoint, bytes]] = []

@@ -16,6 +16,8 @@ cdef class SlotPool:
     cdef bint _is_held
     cdef uint8_t* _base
     cdef readonly Py_ssize_t slots
+    # Slots that frames which are kept leave free.
+    cdef Py_ssize_t _reserved
     # A stack of slots that may be written, and a ring of those that should rest.
     cdef uint16_t* _free
     cdef Py_ssize_t _free_count

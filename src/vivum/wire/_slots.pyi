@@ -18,11 +18,11 @@ class SlotPool:
 
     A slot is free again when nobody holds its frame any more, and then the first to be written. Who keeps frames until
     all have them need not fear for readers; what is not kept so long rests as long as possible before it is used again.
-    At most half of the slots hold frames that are kept: the others are for copies of those that found none.
+    Some slots are reserved for copies of frames that found none: kept frames never have them.
     """
 
-    def __init__(self, memory: mmap) -> None:
-        """Use memory as slots."""
+    def __init__(self, memory: mmap, reserved: int | None = None) -> None:
+        """Use memory as slots, of which some are reserved for copies, by default half."""
 
     @property
     def slots(self) -> int:

@@ -35,7 +35,7 @@ SLOTS_MAX = 65535
 cdef class SlotPool:
     """Slots of one sender; see the stub."""
 
-    def __cinit__(self, memory):
+    def __cinit__(self, memory, reserved=None):
         cdef Py_ssize_t index
         PyObject_GetBuffer(memory, &self._view, PyBUF_WRITABLE)
         self._is_held = True
@@ -43,6 +43,7 @@ cdef class SlotPool:
         self.slots = min(self._view.len // C_SLOT, SLOTS_MAX)
         if self.slots < 1:
             raise ValueError(f"slots have {C_SLOT} bytes; here are {self._view.len}")
+        self._reserved = self.slots // 2 if reserved is None else min(max(0, reserved), self.slots)
         self._free = <uint16_t*>malloc(2 * self.slots * sizeof(uint16_t))
         if self._free == NULL:
             raise MemoryError()
@@ -64,13 +65,14 @@ cdef class SlotPool:
     cdef Slot take(self, bint rests):
         """Give a slot to write in, that will rest afterwards or not; None if there is none for that.
 
-        Half of them are for those that rest: where a member sleeps, frames are kept for long.
+        Some are reserved for those that rest: where a member sleeps, frames are kept for long. And no more than those
+        rest at a time, or they would go through all of the memory.
         """
         cdef Slot slot
         cdef Py_ssize_t index
-        if not rests and 2 * (self._free_count + self._rest_count) <= self.slots:
+        if not rests and self._free_count + self._rest_count <= self._reserved:
             return None
-        if self._free_count:
+        if self._free_count and not (rests and self._rest_count and self._rest_count >= self._reserved):
             self._free_count -= 1
             index = self._free[self._free_count]
         elif self._rest_count:

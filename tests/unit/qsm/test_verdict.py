@@ -54,8 +54,42 @@ def test_nothing_goes_back() -> None:
 def test_caches_are_bounded_however_far_behind_somebody_is() -> None:
     verdict = StreamVerdict()
     stop = SETTINGS.cache_frames_max + 300
-    verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)
+    for now_ns in (0, SETTINGS.isolate_after_ns):
+        verdict.decide(now_ns, said(stop, stop=stop, behind=5), SETTINGS)
     assert (verdict.stable, verdict.floor) == (stop, 300)
+
+
+def test_before_somebody_is_given_up_the_others_wait_a_little() -> None:
+    verdict, stop, patience_ns = StreamVerdict(), SETTINGS.cache_frames_max, SETTINGS.isolate_after_ns
+    verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)
+    assert (verdict.stable, verdict.floor) == (stop, 5), "caches can keep all of it"
+    late = said(stop + 100, stop=stop + 100, behind=5)
+    for now_ns in range(SECOND, SECOND + patience_ns, MILLISECOND):
+        verdict.decide(now_ns, late, SETTINGS)
+        assert (verdict.stable, verdict.floor) == (stop, 5)
+    verdict.decide(SECOND + patience_ns, late, SETTINGS)
+    assert (verdict.stable, verdict.floor) == (stop + 100, 100)
+
+
+def test_who_comes_back_while_the_others_wait_is_not_given_up() -> None:
+    verdict, stop = StreamVerdict(), SETTINGS.cache_frames_max + 100
+    verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)
+    verdict.decide(50 * MILLISECOND, said(stop, stop=stop, behind=150), SETTINGS)
+    assert (verdict.stable, verdict.floor) == (stop, 150)
+
+
+def test_all_that_is_spent_on_such_waits_is_a_small_part_of_the_time() -> None:
+    """One that pauses again and again, each time for longer than caches reach."""
+    verdict, round_ns, waited_ns, reached = StreamVerdict(), 2 * MILLISECOND, 0, 0
+    for turn in range(10_000):
+        before = verdict.stable
+        stop = before + 100
+        is_awake = turn % 500 < 100
+        reached = stop if is_awake else reached
+        verdict.decide(turn * round_ns, said(stop, stop=stop, behind=NOBODY if is_awake else reached), SETTINGS)
+        waited_ns += round_ns if verdict.stable == before else 0
+    assert waited_ns >= 5 * SETTINGS.isolate_after_ns
+    assert waited_ns <= 10_000 * round_ns // 20 + SETTINGS.isolate_after_ns
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,11 @@ TRIALS_APART_MAX = 32
 able to do much more than they ever showed. If not it is waited for again, and the next trial comes twice as late, up to
 so many times as late."""
 
+SPARING = 20
+"""Of all time one part in so many may be spent waiting for members whose frames are about to be given up, and at most
+`isolate_after_ns` at once: at full speed caches are full after less than a tenth of a second, and who paused for a
+little longer would have to start over."""
+
 AWAITED_MAX = 5
 """Who is behind is waited for if it will be back within so many times `isolate_after_ns`."""
 
@@ -28,7 +33,7 @@ AWAITED_MAX = 5
 class StreamVerdict:
     """The decision on one stream, as far as this node knows it; and, at a top leader, what it goes by."""
 
-    __slots__ = ("_pursuit", "_wait", "floor", "reported", "stable")
+    __slots__ = ("_grace", "_pursuit", "_wait", "floor", "reported", "stable")
 
     def __init__(self) -> None:
         self.stable = 0
@@ -37,6 +42,7 @@ class StreamVerdict:
         # Of top leaders alone: made when they are needed.
         self._wait: _Wait | None = None
         self._pursuit: _Pursuit | None = None
+        self._grace: _Grace | None = None
 
     def learn(self, record: StreamRecord) -> None:
         """Take over what a token says."""
@@ -58,11 +64,15 @@ class StreamVerdict:
             reached, behind = record.runner_up, min(behind, record.prefix)
         elif self._is_coming(now_ns, record, settings):
             reached = min(reached, behind)
+        oldest = record.stop - settings.cache_frames_max
+        if self._is_spared(now_ns, behind, oldest, settings):
+            # At most a window more is sent, so caches may keep what they have until then.
+            reached, oldest = self.stable, self.floor
         self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
         floor = min(self.stable, behind, record.prefix)
         # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
-        floor = min(self.stable, max(floor, record.stop - settings.cache_frames_max))
+        floor = min(self.stable, max(floor, oldest))
         is_news = floor > self.floor or self.stable > record.stable
         self.floor = max(self.floor, floor)
         return is_news
@@ -83,6 +93,15 @@ class StreamVerdict:
         if self._pursuit is None:
             self._pursuit = _Pursuit(now_ns, record)
         return self._pursuit.is_worth_a_wait(now_ns, record, settings, max(self.stable, record.prefix))
+
+    def _is_spared(self, now_ns: int, behind: int, oldest: int, settings: QsmSettings) -> bool:
+        """Tell whether to wait a little before what the last one lacks is given up: it would have to start over."""
+        is_due = self.floor <= behind < oldest
+        if self._grace is None:
+            if not is_due:
+                return False
+            self._grace = _Grace(now_ns, settings)
+        return self._grace.is_left(now_ns, is_due, settings)
 
 
 class _Wait:
@@ -183,3 +202,25 @@ class _Pursuit:
             self._pace = gone * SECOND // elapsed_ns
             self._note(now_ns, record)
         return self._is_awaited
+
+
+class _Grace:
+    """For how long the others may wait for members that are about to be given up; it comes back with time."""
+
+    __slots__ = ("_at_ns", "_left_ns", "_was_due")
+
+    def __init__(self, now_ns: int, settings: QsmSettings) -> None:
+        self._at_ns = now_ns
+        self._left_ns = settings.isolate_after_ns
+        self._was_due = False
+
+    def is_left(self, now_ns: int, is_due: bool, settings: QsmSettings) -> bool:
+        """Tell whether to wait now, if somebody is due to be given up, and count the time since the last look."""
+        elapsed_ns = now_ns - self._at_ns
+        self._at_ns = now_ns
+        if self._was_due:
+            self._left_ns -= elapsed_ns
+        else:
+            self._left_ns = min(self._left_ns + elapsed_ns // SPARING, settings.isolate_after_ns)
+        self._was_due = is_due and self._left_ns > 0
+        return self._was_due
