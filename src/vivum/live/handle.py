@@ -331,11 +331,12 @@ class NodeHandle:
             seat.on_delivery(delivery, delivery.sender == self._life)
 
     def _on_event(self, event: Event) -> None:
+        if type(event) is SendConfirmed:
+            seat = self._by_group.get(event.group)
+            if seat is not None:
+                seat.on_confirmed(event.stop)
+            return
         match event:
-            case SendConfirmed(group, _, stop):
-                seat = self._by_group.get(group)
-                if seat is not None:
-                    seat.on_confirmed(stop)
             case SendFailed(group):
                 seat = self._by_group.get(group)
                 if seat is not None:

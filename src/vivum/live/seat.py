@@ -8,14 +8,14 @@ Invariants: `stable <= accepted`; both count messages of this life of this node,
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
-from vivum.core.machine import Command, Delivery
+from vivum.core.machine import Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
@@ -59,9 +59,9 @@ class Seat:
 
     __slots__ = (
         "_changed",
-        "_command",
         "_failure",
         "_host",
+        "_repairs",
         "_turn",
         "_waiting",
         "accepted",
@@ -104,9 +104,7 @@ class Seat:
         self.fault: Exception | None = None
         self._changed: asyncio.Event | None = None
         self._host = host
-        self._command: Callable[[GroupId, Sequence[bytes]], Command] = (
-            SendOnce if guarantee is Guarantee.BEST_EFFORT else SendMessages
-        )
+        self._repairs = guarantee is not Guarantee.BEST_EFFORT
         self._failure: SendFailed | None = None
         self._turn: asyncio.Lock | None = None
         self._waiting = 0
@@ -117,28 +115,34 @@ class Seat:
 
     # Out.
 
-    def try_send(self, payloads: Sequence[bytes]) -> bool:
+    def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         """Hand messages over, unless something must be waited for."""
         if self._waiting:
             # Others were here first.
             return False
-        return self._submit(payloads if self.seen is None else without_keys(payloads))
+        if self.seen is None:
+            return self._submit(payloads, measured)
+        return self._submit(without_keys(payloads))
 
-    def _submit(self, payloads: Sequence[bytes]) -> bool:
+    def _submit(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         if not self.holders:
             raise ClosedError(f"topic {self.name} was left; enter it again")
         if self.fault is not None:
             raise self.fault
         try:
-            self._host.send(self._command(self.group, payloads))
+            self._host.send(
+                SendMessages(self.group, payloads, measured) if self._repairs else SendOnce(self.group, payloads)
+            )
         except NotNowError:
             return False
         self.sent += len(payloads)
         return True
 
-    def send(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
+    def send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> Coroutine[Any, Any, None]:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        return self._send(payloads if self.seen is None else without_keys(payloads))
+        if self.seen is None:
+            return self._send(payloads, measured)
+        return self._send(without_keys(payloads))
 
     def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
@@ -150,14 +154,14 @@ class Seat:
         assert self.seen is not None, self.name
         return self._send(payloads)
 
-    async def _send(self, payloads: Sequence[bytes]) -> None:
-        if self._waiting or not self._submit(payloads):
+    async def _send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> None:
+        if self._waiting or not self._submit(payloads, measured):
             self._waiting += 1
             if self._turn is None:
                 self._turn = asyncio.Lock()
             try:
                 async with self._turn:
-                    while not self._submit(payloads):
+                    while not self._submit(payloads, measured):
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1

@@ -158,21 +158,22 @@ class Topic(Generic[T]):
         The list itself is used, so do not change it afterwards.
         """
         if values:
-            await self._seat.send(self._encoded(values))
+            await self._seat.send(*self._encoded(values))
 
     def try_send_many(self, values: Sequence[T]) -> bool:
         """Send a list of messages if the queue has room for all of them now; False if not."""
-        return not values or self._seat.try_send(self._encoded(values))
+        return not values or self._seat.try_send(*self._encoded(values))
 
-    def _encoded(self, values: Sequence[T]) -> Sequence[bytes]:
-        if not self._codec.is_raw:
-            return list(map(self._codec.encode, values))
-        try:
-            # The cheapest way to see that all are `bytes`: it is compiled.
-            measure(values)  # type: ignore[arg-type]
-        except TypeError:
-            return list(map(self._codec.encode, values))
-        return values  # type: ignore[return-value]
+    def _encoded(self, values: Sequence[T]) -> tuple[Sequence[bytes], tuple[int, int] | None]:
+        """Make messages of values; with what `measure` found of them, if they were looked at."""
+        if self._codec.is_raw:
+            try:
+                # The cheapest way to see that all are `bytes`: it is compiled.
+                return values, measure(values)  # type: ignore[arg-type, return-value]
+            except TypeError:
+                # Others than `bytes`, or in something else than a list: what can be taken is.
+                pass
+        return list(map(self._codec.encode, values)), None
 
     async def flush(self) -> None:
         """Wait until all that this node sent to the topic is stable: at every member of its view, or reported.

@@ -51,11 +51,15 @@ class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
 
     group: GroupId
     payloads: Sequence[bytes]
+    measured: tuple[int, int] | None = None
+    """Bytes of all and of the largest, from `codec.measure`, if whoever sends them looked already."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendConfirmed(Event):
-    """Own messages `first <= n < stop` are known to be at every member that is waited for."""
+class SendConfirmed(Event, msgspec.Struct, frozen=True, gc=False):
+    """Own messages `first <= n < stop` are known to be at every member that is waited for.
+
+    A msgspec struct, because one is made for every batch of every group.
+    """
 
     group: GroupId
     first: int

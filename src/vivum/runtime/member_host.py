@@ -16,6 +16,7 @@ from vivum.core.machine import Command, Delivery, Event
 from vivum.node.build import SERVICE_NODE
 from vivum.node.compose import MemberParts, compose_member
 from vivum.observe.trace import Tracer
+from vivum.protocols.commands import SendConfirmed
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
@@ -286,6 +287,10 @@ class MemberHost:
     # Events of discovery.
 
     def _handle(self, event: Event) -> None:
+        if type(event) is SendConfirmed:
+            # One for every batch; the others are rare.
+            self._on_event(event)
+            return
         match event:
             case ServiceFound(service):
                 self._follow_later(service)

@@ -7,7 +7,6 @@ Invariants of a `Joiner`: at most `joins_open_max` joins are open; the lengths t
 stated add up to `bytes_reserved`, at most `join_bytes_max`; each holds fewer bytes than was stated for it.
 """
 
-from collections import deque
 from collections.abc import Sequence
 
 from vivum.core.errors import UsageError
@@ -38,19 +37,24 @@ class Outbox:
     Invariant: `size` is the bytes of all waiting messages that are in no frame yet.
     """
 
-    __slots__ = ("_chunk_bytes", "_chunks", "_cut", "_cut_to_fill", "_group", "_index", "_next", "_size", "_stop")
+    __slots__ = ("_chunk_bytes", "_chunks", "_cut", "_cut_to_fill", "_index", "_next", "_size", "_stop", "group")
 
     def __init__(self, group: int, cut_to_fill: bool = False) -> None:
-        self._group = group
+        self.group = group
         self._cut_to_fill = cut_to_fill
-        # Lists of bounded length: sealed payloads are let go soon, and taking one costs no shifting.
-        self._chunks: deque[list[bytes]] = deque()
+        # Lists of bounded length: sealed payloads are let go soon, and there are never many.
+        self._chunks: list[list[bytes]] = []
         self._chunk_bytes = 0  # that were put into the last chunk
         self._index = 0  # of the next message in the first chunk
         self._next = 0  # its sequence
         self._stop = 0  # one past the last that waits
         self._cut = 0  # bytes of it that are in frames already
         self._size = 0
+
+    def clear(self) -> None:
+        """Forget all that waits: another group may have this outbox."""
+        self._chunks.clear()
+        self._chunk_bytes = self._index = self._cut = self._size = 0
 
     @property
     def size(self) -> int:
@@ -69,10 +73,17 @@ class Outbox:
             return
         if not isinstance(payloads, (list, tuple)):
             payloads = list(payloads)
+        if not self._chunks and type(payloads) is list and size is not None and len(payloads) <= _CHUNK_MESSAGES:
+            # As below, for less work: a batch of one of many groups comes alone.
+            self._next, self._stop = first_sequence, first_sequence + len(payloads)
+            # A copy: whoever sends may use the list again.
+            self._chunks.append(payloads[:])
+            self._size = self._chunk_bytes = size
+            return
         if not self._chunks:
             self._next = self._stop = first_sequence
         elif first_sequence != self._stop:
-            raise UsageError(f"message {first_sequence} cannot follow; the next of group {self._group} is {self._stop}")
+            raise UsageError(f"message {first_sequence} cannot follow; the next of group {self.group} is {self._stop}")
         self._stop += len(payloads)
         if size is None:
             size = measure(payloads)[0]
@@ -99,7 +110,7 @@ class Outbox:
             self._cut, self._size, self._chunk_bytes = other._cut, other._size, other._chunk_bytes
             return
         if other._cut:
-            raise UsageError(f"message {other._next} is partly sent; nothing of group {self._group} may wait before it")
+            raise UsageError(f"message {other._next} is partly sent; nothing of group {self.group} may wait before it")
         start, first = other._index, other._next
         for chunk in other._chunks:
             self.put(first, chunk[start:])
@@ -120,7 +131,7 @@ class Outbox:
         while self._chunks and not (rest_only and not self._cut):
             chunk = self._chunks[0]
             if not self._cut:
-                stop = builder.extend(self._group, self._next - self._index, chunk, self._index)
+                stop = builder.extend(self.group, self._next - self._index, chunk, self._index)
                 self._size -= measure(chunk, self._index, stop)[0]
                 self._next += stop - self._index
                 self._index = stop
@@ -130,7 +141,7 @@ class Outbox:
                 self._next += 1
                 self._index += 1
             if self._index == len(chunk):
-                self._chunks.popleft()
+                del self._chunks[0]
                 self._index = 0
         return self._next
 
@@ -141,7 +152,7 @@ class Outbox:
         """
         if self._cut or self._cut_to_fill or not (self._chunks if is_alone else len(self._chunks) == 1):
             return None
-        return self._group, self._next - self._index, self._chunks[0], self._index
+        return self.group, self._next - self._index, self._chunks[0], self._index
 
     def seal_cut(
         self, capacity: int, frames_max: int, bytes_max: int, header: tuple[int, ...]
@@ -155,7 +166,7 @@ class Outbox:
         chunk, index, least = self._chunks[0], self._index, capacity // _WORTHWHILE_PART
         first = self._next - index
         frames, ends = seal_cut(
-            capacity, least, self._group, first, chunk, index, self._cut, frames_max, bytes_max, *header
+            capacity, least, self.group, first, chunk, index, self._cut, frames_max, bytes_max, *header
         )
         if not frames:
             return [], [], 0
@@ -173,7 +184,7 @@ class Outbox:
         self._next += index - self._index
         self._index = index
         if index == len(chunk):
-            self._chunks.popleft()
+            del self._chunks[0]
             self._index = 0
 
     @property
@@ -188,7 +199,7 @@ class Outbox:
             # What goes on with a message opens a run.
             room = builder.capacity - builder.size - FRAGMENT_OVERHEAD_BYTES
         else:
-            room = builder.room(self._group, self._next) - TOTAL_BYTES
+            room = builder.room(self.group, self._next) - TOTAL_BYTES
             fits_alone = total <= builder.capacity - HEADER_BYTES - FRAGMENT_OVERHEAD_BYTES
             if fits_alone and not self._cut_to_fill:
                 return False
@@ -199,7 +210,7 @@ class Outbox:
         piece = memoryview(payload)[done : done + room]
         is_last = done + len(piece) == total
         flags = (FLAG_CONTINUES if done else 0) | (0 if is_last else FLAG_MORE)
-        builder.append_fragment(self._group, self._next, flags, piece, total=None if done else total)
+        builder.append_fragment(self.group, self._next, flags, piece, total=None if done else total)
         self._size -= len(piece)
         self._cut = 0 if is_last else done + len(piece)
         return is_last

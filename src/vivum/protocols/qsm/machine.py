@@ -110,23 +110,22 @@ class QsmMachine(AtOnce):
             self._started = True
             if self.client.state is ClientState.IDLE:
                 self.client.start(now_ns)
-        match command:
-            case SendMessages():
-                self._send(command)
-            case JoinGroup():
-                self.sending.treat_slow(command.group, command.slow)
-                self._chains.pack(command.group, command.packed)
-                self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
-            case LeaveGroup():
-                self.sending.treat_slow(command.group, SlowMembers.ISOLATE)
-                self._chains.pack(command.group, False)
-                self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
+        if type(command) is SendMessages:
+            self._send(command)
+        elif isinstance(command, JoinGroup):
+            self.sending.treat_slow(command.group, command.slow)
+            self._chains.pack(command.group, command.packed)
+            self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
+        elif isinstance(command, LeaveGroup):
+            self.sending.treat_slow(command.group, SlowMembers.ISOLATE)
+            self._chains.pack(command.group, False)
+            self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _send(self, command: SendMessages) -> None:
         group, payloads = command.group, command.payloads
-        if not isinstance(payloads, list | tuple):
+        if command.measured is None and not isinstance(payloads, (list, tuple)):
             payloads = list(payloads)
-        size, largest = measure(payloads)
+        size, largest = command.measured or measure(payloads)  # type: ignore[arg-type]
         try:
             limit = self.limits.message_bytes_max
             if largest > limit:

@@ -11,6 +11,9 @@ from vivum.wire.codec import HEADER_BYTES, RUN_HEADER_BYTES, FrameBuilder
 from vivum.wire.fragments import Outbox
 from vivum.wire.layout import LENGTH_BYTES
 
+SPARE_MAX = 64
+"""Empty outboxes that are kept: about as many as groups have messages in frames that are sealed together."""
+
 Packed = list[tuple[GroupId, int]]
 """What is in a frame: for each group one past the last message that is wholly in frames now."""
 
@@ -18,13 +21,15 @@ Packed = list[tuple[GroupId, int]]
 class Outboxes:
     """One outbox for each group."""
 
-    __slots__ = ("_cut_to_fill", "_outboxes", "_ready", "_turn_bytes")
+    __slots__ = ("_cut_to_fill", "_outboxes", "_ready", "_spare", "_turn_bytes")
 
     def __init__(self, cut_to_fill: bool = True) -> None:
         """Begin with nothing. With `cut_to_fill` messages are cut so that frames are full."""
         self._cut_to_fill = cut_to_fill
         self._outboxes: dict[GroupId, Outbox] = {}
         self._ready: deque[GroupId] = deque()
+        # Of groups that have nothing left, for the next ones: thousands that are sent to in turn come and go.
+        self._spare: list[Outbox] = []
         # That the first of them had since its turn began; 0 where it is alone.
         self._turn_bytes = 0
 
@@ -48,10 +53,17 @@ class Outboxes:
             return
         outbox = self._outboxes.get(group)
         if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, self._cut_to_fill)
+            outbox = self._outboxes[group] = self._new(group)
             if not hold:
                 self._ready.append(group)
         outbox.put(first, payloads, size)
+
+    def _new(self, group: GroupId) -> Outbox:
+        if not self._spare:
+            return Outbox(group, self._cut_to_fill)
+        outbox = self._spare.pop()
+        outbox.group = group
+        return outbox
 
     def release(self, group: GroupId) -> None:
         """Let a group that was held back take part."""
@@ -74,7 +86,7 @@ class Outboxes:
         """Queue what waits in an outbox of a group behind what waits of it here."""
         outbox = self._outboxes.get(group)
         if outbox is None:
-            outbox = self._outboxes[group] = Outbox(group, self._cut_to_fill)
+            outbox = self._outboxes[group] = self._new(group)
             self._ready.append(group)
         outbox.put_all_of(other)
 
@@ -110,7 +122,10 @@ class Outboxes:
     def _drop_first(self) -> None:
         """Nothing is left of the group whose turn it is."""
         # Thousands of groups that are silent now must not keep an empty box each.
-        del self._outboxes[self._ready.popleft()]
+        outbox = self._outboxes.pop(self._ready.popleft())
+        if len(self._spare) < SPARE_MAX:
+            outbox.clear()
+            self._spare.append(outbox)
         self._turn_bytes = 0
 
     def _end_turn(self) -> None:
@@ -136,6 +151,7 @@ class Outboxes:
         """
         if self._cut_to_fill:
             return self._seal_cut(builder.capacity, frames_max, bytes_max, header)
+        groups: list[GroupId] = []
         parts: list[tuple[int, int, list[bytes], int]] = []
         sizes: list[int] = []
         is_alone = len(self._ready) == 1
@@ -145,6 +161,7 @@ class Outboxes:
             part = outbox.next_part(is_alone)
             if part is None or (outbox.size > turn_left and not is_alone):
                 break
+            groups.append(group)
             parts.append(part)
             sizes.append(outbox.size)
             turn_left = builder.capacity
@@ -172,7 +189,7 @@ class Outboxes:
             self._drop_first()
         elif not is_alone:
             self._turn_bytes += sizes[last] - outbox.size
-        packed = [[(GroupId(parts[part][0]), parts[part][1] + stop) for part, stop in frame] for frame in ends]
+        packed = [[(groups[part], parts[part][1] + stop) for part, stop in frame] for frame in ends]
         return frames, packed, taken
 
     def _seal_cut(

@@ -114,9 +114,10 @@ class RegionSender:
 
     def expect(self, group: GroupId, first: int, count: int, view: ViewNumber, size: int, slow: SlowMembers) -> None:
         """Note messages that will go into this stream, from here or in frames for several streams."""
-        assert not self.closing
-        self.slow = max(self.slow, slow)
-        if view != self._views.get(group, self.config.view):
+        assert self.closing_since_ns is None
+        if slow > self.slow:
+            self.slow = slow
+        if view != (self._views.get(group, self.config.view) if self._views else self.config.view):
             # Another region of the group has changed, and this one has not: receivers cannot know.
             self._views[group] = view
             self._view_marks.append((group, first, view))

@@ -25,6 +25,8 @@ from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
 
+ISOLATE = SlowMembers.ISOLATE
+
 ENDED_MAX = 4096
 """Ends of streams that are remembered; a region view so many changes ago was replaced since."""
 
@@ -98,11 +100,15 @@ class Sending:
                 f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
                 f"waiting_bytes_max={self._settings.waiting_bytes_max}: wait until some are sent"
             )
-        spreading = self._spreading
-        spread = spreading.route(group, streams, channel)
-        in_spread = spreading.pending_bytes(group)
+        spreading, spread, in_spread = self._spreading, None, 0
+        if channel is not None or spreading.is_used:
+            spread = spreading.route(group, streams, channel)
+            in_spread = spreading.pending_bytes(group)
+        most = 0
         for stream in streams:
             waiting = stream.outboxes.pending_bytes(group) + in_spread
+            if waiting > most:
+                most = waiting
             if waiting and waiting + size > self._settings.pending_bytes_max:
                 raise NotNowError(
                     f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
@@ -111,19 +117,19 @@ class Sending:
         feed = self._feeds.get(group)
         if feed is None:
             feed = self._feeds[group] = Feed(group)
-        first = feed.send(payloads, streams, view, size, self.slow.get(group, SlowMembers.ISOLATE), spread)
-        self._waiting_bytes += size * len(streams)
-        in_spread = 0 if spread is None else spreading.pending_bytes(group)
-        for stream in streams:
-            if spread is None:
-                self._ready[stream.key] = None
-            waiting = stream.outboxes.pending_bytes(group) + in_spread
-            if waiting > self._pending_high:
-                self._measure(waiting)
-        if spread is not None:
-            spreading.awake(spread)
+        slow = self.slow.get(group, ISOLATE) if self.slow else ISOLATE
+        first = feed.send(payloads, streams, view, size, slow, spread)
         if not streams:
             self._confirm(feed)
+            return first
+        self._waiting_bytes += size * len(streams)
+        if spread is not None:
+            spreading.awake(spread)
+        else:
+            for stream in streams:
+                self._ready[stream.key] = None
+        if most + size > self._pending_high:
+            self._measure(most + size)
         return first
 
     def send_now(
