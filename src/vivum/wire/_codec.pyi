@@ -239,14 +239,14 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[list[tuple[int, int]]]]:
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int]]:
         """Seal messages into frames of rising `sequence`, as by `extend` and `seal`, but each part in runs of its own.
 
         A part is a group, the number of its first message, messages, and the index of the first of them to seal. Only
         frames that are full, so that the next message does not fit but would fit the next frame: what is left is for a
         frame that others may share, or must be cut. At most `frames_max` of them, and none once they have `bytes_max`
-        bytes. Return the frames, and for each which parts are in it, with the index of the first message that is not.
-        The builder must be empty.
+        bytes. Return the frames; for each the groups that are in it, with the number of the first message that is not;
+        and where to go on, the index of a part and of a message in it. The builder must be empty.
         """
 
 def seal_control(

@@ -354,7 +354,7 @@ cdef class FrameBuilder:
         cdef uint64_t made = 0, first
         cdef Py_ssize_t count, part, index, last, stop, end, size
         cdef Py_ssize_t written = 0, room
-        cdef list frames = [], ends = []
+        cdef list frames = [], packed = []
         cdef list payloads
         cdef tuple held, each
         cdef Part* known
@@ -432,14 +432,16 @@ cdef class FrameBuilder:
                 frames.append(self._finish(&header, self.size))
                 header.sequence += 1
                 left -= 1
-            for index in range(written):
-                if notes[index].frame == len(ends):
-                    ends.append([])
-                (<list>ends[notes[index].frame]).append((notes[index].part, notes[index].stop))
+            for last in range(written):
+                if notes[last].frame == len(packed):
+                    packed.append([])
+                each = <tuple>held[notes[last].part]
+                first = known[notes[last].part].first + <uint64_t>notes[last].stop
+                (<list>packed[notes[last].frame]).append((each[0], first))
         finally:
             free(known)
             free(notes)
-        return frames, ends
+        return frames, packed, (part, index)
 
     cdef bint _find_end(self, Part* parts, Py_ssize_t count, Py_ssize_t* part, Py_ssize_t* index) noexcept:
         """Find the message that does not fit a frame any more that begins here, but would fit one of its own."""

@@ -300,8 +300,8 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[list[tuple[int, int]]]]:
-        """Seal full frames, and only such, one after the other; return them and what of each part is in each."""
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int]]:
+        """Seal full frames, and only such, one after the other; return them, what is in each, and where to go on."""
         require(frames_max, "frames_max", 0, U64_MAX)
         require(bytes_max, "bytes_max", 0, U64_MAX)
         if type(parts) is not list:
@@ -321,7 +321,7 @@ class FrameBuilder:
         if self._count:
             raise refusals.frame_begun(self._count)
         frames: list[bytes] = []
-        ends: list[list[tuple[int, int]]] = []
+        packed: list[list[tuple[int, int]]] = []
         made, begin = 0, (0, parts[0][3] if parts else 0)
         while len(frames) < frames_max and made < bytes_max and sequence <= SEQUENCE_MAX:
             end = self._end_of_full(parts, *begin)
@@ -336,13 +336,13 @@ class FrameBuilder:
                     self.extend(group, first, payloads[:stop], start)
                     # What goes on with a run of the same group is a run of its own all the same.
                     self._run = -1
-                    runs.append((number, stop))
+                    runs.append((group, first + stop))
             frames.append(self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns))
-            ends.append(runs)
+            packed.append(runs)
             made += len(frames[-1])
             begin = end
             sequence += 1
-        return frames, ends
+        return frames, packed, begin
 
     def _end_of_full(
         self, parts: list[tuple[int, int, list[bytes], int]], number: int, index: int

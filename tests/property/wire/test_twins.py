@@ -192,14 +192,16 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, l
     parts = [(group, 5, payloads, min(group, len(payloads))) for group, payloads in enumerate(lists)]
     waiting = {group: (payloads, start) for group, _, payloads, start in parts}
     oracle, expected, packed = _twin.FrameBuilder(capacity), [], []
+    next_one = (0, parts[0][3] if parts else 0)
     while len(expected) < frames_max:
         runs, fits_alone = [], False
         for group, (payloads, start) in list(waiting.items()):
             stop = oracle.extend(group, 5, payloads, start)
             if stop > start:
-                runs.append((group, stop))
+                runs.append((group, 5 + stop))
             waiting[group] = (payloads, stop)
             if stop < len(payloads):
+                end = (group, stop)
                 fits_alone = _twin.FrameBuilder(capacity).append(1, 5, payloads[stop])
                 break
             del waiting[group]
@@ -207,9 +209,10 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, l
             break
         expected.append(oracle.seal(1, 2, 3, 4, 5, 6, 7 + len(expected), 8))
         packed.append(runs)
+        next_one = end
     for form in (_twin, _codec):
         made = form.FrameBuilder(capacity).seal_runs(parts, frames_max, 1 << 30, 1, 2, 3, 4, 5, 6, 7, 8)
-        assert made == (expected, packed)
+        assert made == (expected, packed, next_one)
 
 
 @settings(max_examples=400)

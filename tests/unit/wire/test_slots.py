@@ -37,7 +37,7 @@ def test_frames_are_the_same_bytes_as_without_slots(pool: "_slots.SlotPool", siz
     twin = TwinBuilder(CAPACITY).seal_runs([(7, 0, messages, 0)], 100, 1 << 30, *HEADER, 9, 11)
     assert len(made[0]) >= 3
     assert all(type(each) is _slots.Slot for each in made[0])
-    assert ([bytes(each) for each in made[0]], made[1]) == twin
+    assert ([bytes(each) for each in made[0]], *made[1:]) == twin
 
 
 def test_a_slot_acts_as_bytes_where_senders_need_it(pool: "_slots.SlotPool") -> None:

@@ -37,7 +37,7 @@ class Feed:
         self.stable = 0
         self._segments: list[_Segment] = []
         # From `stable` on: messages that were reported as failed, because one of their streams was given up.
-        self._failed = RangeSet()
+        self._failed: RangeSet | None = None
 
     def send(
         self,
@@ -54,10 +54,11 @@ class Feed:
         """
         first = self.next_message
         self.next_message += len(payloads)
-        if self._segments and self._segments[-1].streams == streams:
-            self._segments[-1].stop = self.next_message
+        segments = self._segments
+        if segments and (segments[-1].streams is streams or segments[-1].streams == streams):
+            segments[-1].stop = self.next_message
         else:
-            self._segments.append(_Segment(streams, self.next_message))
+            segments.append(_Segment(streams, self.next_message))
         if spread is not None:
             spread.feed(self.group, first, payloads, view, size, slow)
             return first
@@ -99,7 +100,7 @@ class Feed:
         """Find what has become stable everywhere since the last time, but for what was reported as failed."""
         first, stop = self.advance()
         news = [(first, stop)] if first < stop else []
-        if not self._failed:
+        if self._failed is None:
             return news
         rest = RangeSet(news)
         rest.difference_update(self._failed)
@@ -109,6 +110,9 @@ class Feed:
     def fail(self, first: int, stop: int) -> list[tuple[int, int]]:
         """Give messages up; return those of which nothing was reported yet."""
         news = RangeSet([(max(first, self.stable), stop)] if max(first, self.stable) < stop else ())
+        if self._failed is None:
+            self._failed = news
+            return list(news.ranges())
         news.difference_update(self._failed)
         self._failed.update(news)
         return list(news.ranges())

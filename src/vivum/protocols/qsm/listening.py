@@ -40,6 +40,9 @@ class Listening:
 
     def spread_channel_of(self, now_ns: int, group: GroupId) -> Channel | None:
         """Tell where to send for a group, if it goes the hybrid way and its members have had time to hear of that."""
+        if not self._since_ns:
+            # Nothing is planned, as nearly everywhere.
+            return None
         channel = self._plan.channel_of(group)
         if channel is None or now_ns - self._since_ns[channel] < self._settings.spread_delay_ns:
             return None

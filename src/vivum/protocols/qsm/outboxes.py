@@ -151,7 +151,6 @@ class Outboxes:
         """
         if self._cut_to_fill:
             return self._seal_cut(builder.capacity, frames_max, bytes_max, header)
-        groups: list[GroupId] = []
         parts: list[tuple[int, int, list[bytes], int]] = []
         sizes: list[int] = []
         is_alone = len(self._ready) == 1
@@ -161,7 +160,6 @@ class Outboxes:
             part = outbox.next_part(is_alone)
             if part is None or (outbox.size > turn_left and not is_alone):
                 break
-            groups.append(group)
             parts.append(part)
             sizes.append(outbox.size)
             turn_left = builder.capacity
@@ -170,10 +168,9 @@ class Outboxes:
                 break
         if not parts:
             return [], [], 0
-        frames, ends = builder.seal_runs(parts, frames_max, bytes_max, *header)
+        frames, packed, (last, stop) = builder.seal_runs(parts, frames_max, bytes_max, *header)
         if not frames:
             return [], [], 0
-        last, stop = ends[-1][-1]
         taken = sum(sizes[:last])
         for _ in range(last):
             self._drop_first()
@@ -189,8 +186,7 @@ class Outboxes:
             self._drop_first()
         elif not is_alone:
             self._turn_bytes += sizes[last] - outbox.size
-        packed = [[(groups[part], parts[part][1] + stop) for part, stop in frame] for frame in ends]
-        return frames, packed, taken
+        return frames, packed, taken  # type: ignore[return-value]
 
     def _seal_cut(
         self, capacity: int, frames_max: int, bytes_max: int, header: tuple[int, ...]
