@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vivum.bench.cell import Cell, measure
@@ -41,6 +41,7 @@ class Row:
     cpu_ns_sender: int = 0
     cpu_ns_receiver: int = 0
     starved: float = 0.0
+    rates: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Make the row for machines."""
@@ -57,6 +58,7 @@ class Row:
             "cpu_ns_sender": self.cpu_ns_sender,
             "cpu_ns_receiver": self.cpu_ns_receiver,
             "starved": self.starved,
+            "rates": list(self.rates),
         }
 
 
@@ -74,12 +76,35 @@ def compare(
     seconds: float,
     settings: dict[str, Any],
     progress: Callable[[str], None],
+    rounds: int = 1,
 ) -> Iterator[Row]:
-    """Measure every system in every cell, cell by cell, so that what is compared ran side by side."""
+    """Measure every system in every cell, cell by cell, so that what is compared ran side by side.
+
+    With several rounds the systems take turns in each cell, and the median of each counts.
+    """
     for size, receivers in cells:
-        for name in names:
-            progress(f"{name}, {size} bytes, {receivers} receiver{'s' if receivers > 1 else ''}")
-            yield _row(name, size, receivers, seconds, settings)
+        runs: dict[str, list[Row]] = {name: [] for name in names}
+        for number in range(rounds):
+            for name in names:
+                of_rounds = f", round {number + 1} of {rounds}" if rounds > 1 else ""
+                progress(f"{name}, {size} bytes, {receivers} receiver{'s' if receivers > 1 else ''}{of_rounds}")
+                runs[name].append(_row(name, size, receivers, seconds, settings))
+        yield from map(median_row, runs.values())
+
+
+def median_row(rows: list[Row]) -> Row:
+    """Take the run with the median rate; what went wrong in any run counts."""
+    ran = sorted((row for row in rows if row.per_s_min is not None), key=lambda row: row.per_s_min or 0)
+    if not ran:
+        return rows[0]
+    return replace(
+        ran[(len(ran) - 1) // 2],
+        lost=sum(row.lost for row in ran),
+        duplicated=sum(row.duplicated for row in ran),
+        out_of_order=sum(row.out_of_order for row in ran),
+        starved=max(row.starved for row in ran),
+        rates=tuple(row.per_s_min or 0 for row in rows),
+    )
 
 
 def _row(name: str, size: int, receivers: int, seconds: float, settings: dict[str, Any]) -> Row:

@@ -10,6 +10,7 @@ from vivum.bench.cell import Cell
 from vivum.bench.latency import measure_latency
 from vivum.bench.link import measure_link
 from vivum.bench.machine import about
+from vivum.bench.many_groups import measure_groups
 from vivum.bench.peers import RECEIVERS, SIZES, Row, chosen_systems, compare, ratios
 from vivum.bench.profiles import profile_table, profiled
 from vivum.bench.throughput import measure_throughput
@@ -99,6 +100,28 @@ def throughput(
 
 
 @app.command()
+def groups(
+    size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 100,
+    receivers: Annotated[int, typer.Option(min=1, max=64, help="Receiving processes.")] = 2,
+    groups: Annotated[int, typer.Option(min=2, max=65_536, help="Groups that are compared with one.")] = 8192,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure, each time.")] = 2.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of both; the medians are compared.")] = 5,
+    set_: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send to many groups and to one, by turns, and compare the rates; also the memory of a group, and the joining."""
+    out = console(as_json)
+    cell = Cell(size, receivers, seconds, groups, {"settings": _settings(set_)})
+    result = measure_groups(cell, rounds, _progress(out))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in result.items():
+        table.add_row(key, ", ".join(f"{each:,}" for each in value) if isinstance(value, list) else f"{value:,}")
+    out.print(table)
+    if as_json:
+        write_json({"benchmark": "groups", **about(), **result})
+
+
+@app.command()
 def latency(
     size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 64,
     rounds: Annotated[int, typer.Option(min=100, help="Round trips to measure.")] = 5000,
@@ -159,6 +182,7 @@ def peers(
     size: Annotated[list[int] | None, typer.Option(min=8, max=SIZE_MAX, help="Bytes; may be given again.")] = None,
     receivers: Annotated[list[int] | None, typer.Option(min=1, max=64, help="Receivers; may be given again.")] = None,
     seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure each system in each cell.")] = 3.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of all systems in each cell; the median counts.")] = 1,
     only: Annotated[list[str] | None, typer.Option(help="Only this system; may be given again.")] = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
@@ -167,7 +191,7 @@ def peers(
     out = console(as_json)
     names = chosen_systems(only or [])
     cells = [(each, count) for count in receivers or RECEIVERS for each in size or SIZES]
-    rows = list(compare(names, cells, seconds, _settings(set_), _progress(out)))
+    rows = list(compare(names, cells, seconds, _settings(set_), _progress(out), rounds))
     compared = ratios(rows)
     out.print(_peers_table(names, cells, rows, compared))
     if any(row.lost for row in rows):
@@ -185,6 +209,7 @@ def peers(
                 "benchmark": "peers",
                 **about(),
                 "seconds": seconds,
+                "rounds": rounds,
                 "ratios": compared,
                 "results": [row.as_json() for row in rows],
             }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vivum.bench.peers import Row, ratios
+from vivum.bench.peers import Row, median_row, ratios
 
 TIMEOUT_S = 90
 KEYS = {
@@ -62,6 +62,14 @@ def test_a_receiver_that_was_stopped_gets_everything_or_is_told():
 
 
 @pytest.mark.slow
+def test_many_groups_are_compared_with_one_by_turns():
+    result = result_of("groups", "--groups", "20", "--receivers", "1", "--seconds", "0.3", "--rounds", "1")
+    assert (result["lost"], result["duplicated"], result["out_of_order"]) == (0, 0, 0)
+    assert result["ratio"] == pytest.approx(result["rates_many"][0] / result["rates_one"][0], abs=0.001)
+    assert result["rss_kb_per_group"] > 0
+
+
+@pytest.mark.slow
 def test_latency_tells_medians_of_vivum_and_of_raw_udp():
     result = result_of("latency", "--size", "64", "--rounds", "200")
     assert 0 < result["rtt_us_p50"] <= result["rtt_us_p99"]
@@ -93,6 +101,19 @@ def test_ratios_are_to_the_best_peer_and_to_the_limit_of_the_same_cell():
     first, second = ratios(rows)
     assert (first["best_peer"], first["to_best_peer"], first["to_raw"]) == ("zenoh", 4.0, 0.4)
     assert (second["best_peer"], second["to_best_peer"], second["to_raw"]) == ("pyzmq", None, None)
+
+
+def test_of_several_rounds_the_median_counts_and_whatever_went_wrong():
+    rounds = [
+        Row("vivum", 100, 1, 300, lost=1, starved=0.1),
+        Row("vivum", 100, 1, None, skipped="failed: no memory"),
+        Row("vivum", 100, 1, 100, lost=2, starved=0.5),
+        Row("vivum", 100, 1, 200, out_of_order=3),
+    ]
+    row = median_row(rounds)
+    assert (row.per_s_min, row.lost, row.out_of_order, row.starved) == (200, 3, 3, 0.5)
+    assert row.rates == (300, 0, 100, 200)
+    assert median_row(rounds[1:2]).skipped == "failed: no memory"
 
 
 @pytest.mark.parametrize(
