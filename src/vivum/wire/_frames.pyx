@@ -24,6 +24,7 @@ from collections.abc import Sequence
 
 from vivum.wire import layout, refusals
 from vivum.wire.kinds import Kind
+from vivum.wire.spread import LIST_SEQUENCE
 
 cdef extern from *:
     """
@@ -50,6 +51,7 @@ cdef extern from "Python.h":
 # Kinds as two bit masks and a table, read once from the one list of them.
 cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
+cdef uint64_t LIST = LIST_SEQUENCE
 cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
 
 
@@ -139,7 +141,9 @@ cdef class Frame:
     cdef const uint8_t* _base
     cdef Lent _lent
     cdef uint8_t _kind
-    # How many runs of messages there are in it, and where the last ends in `data`: padding may follow.
+    # Where its messages begin, behind a list of regions if there is one, how many runs there are of them, and where the
+    # last ends in `data`: padding may follow.
+    cdef Py_ssize_t _begin
     cdef Py_ssize_t _runs
     cdef Py_ssize_t _stop
     # Some of its messages are pieces of others.
@@ -189,7 +193,7 @@ cdef class Frame:
             return False
         self._data = copied
         self._base = base
-        self._runs = runs
+        self._note_runs(runs)
         self._stop = stop
         self._has_pieces = has_pieces
         self.start = 0
@@ -205,12 +209,24 @@ cdef class Frame:
         cdef Taken taken
         self._own()
         taken = take_nothing([self], frozenset(), 0)
-        self._cut(taken, 0)
+        self._cut(taken, 0, C_HEADER)
         return [run[1:] for run in taken.runs]
 
-    cdef bint _cut(self, Taken taken, Py_ssize_t index) except -1:
-        """Take all runs out; tell whether they are there, or the frame was gone. What was taken then is to be undone."""
+    cdef void _note_runs(self, Py_ssize_t runs) noexcept:
         cdef const uint8_t* p = self._base + C_HEADER
+        cdef Py_ssize_t behind
+        self._begin = C_HEADER
+        self._runs = runs
+        if runs and load32(p) == C_GROUP_MAX and load64(p + 4) == LIST and load16(p + 12) == 1:
+            behind = C_HEADER + C_RUN_HEADER + C_LENGTH + load16_once(p + C_RUN_HEADER)
+            # There is another run, or none at all, unless somebody changed it since it was checked.
+            if behind + (C_RUN_HEADER if runs > 1 else 0) <= self.length:
+                self._begin = behind
+                self._runs = runs - 1
+
+    cdef bint _cut(self, Taken taken, Py_ssize_t index, Py_ssize_t begin) except -1:
+        """Take all runs from a place on out; tell whether they are there, or the frame was gone. What was taken then is to be undone."""
+        cdef const uint8_t* p = self._base + begin
         cdef const uint8_t* stop = self._base + self.length
         cdef uint32_t tag
         cdef uint64_t first
@@ -319,7 +335,6 @@ def split(data):
                 raise refusals.bad_body(fault, fault_at)
         frame = Frame.__new__(Frame)
         frame._kind = p[1]
-        frame._runs = runs
         frame._has_pieces = has_pieces
         frame._stop = fault_at
         frame.length = <uint16_t>length
@@ -335,6 +350,7 @@ def split(data):
         frame._lent = lent
         frame._base = base + at
         frame.start = at
+        frame._note_runs(runs)
         frames.append(frame)
         at += length
     return frames
@@ -426,8 +442,8 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
     run._pieces = []
     while at < end:
         frame = frames[at]
-        start = frame.start + C_HEADER + C_RUN_HEADER
-        count = load16(frame._base + C_HEADER + C_RUN_HEADER - C_LENGTH)
+        start = frame.start + frame._begin + C_RUN_HEADER
+        count = load16(frame._base + frame._begin + 12)
         run._pieces.append((frame._data, start, count))
         run.payload_bytes += frame._stop - start - C_LENGTH * count
         run._count += count
@@ -449,7 +465,7 @@ def take_runs(frames, messages_max, packed=frozenset()):
             at = taken.end
             continue
         place, payloads, filled = len(taken.runs), taken.payloads, taken.filled
-        if (frame._has_pieces and not frame.keep()) or not frame._cut(taken, at):
+        if (frame._has_pieces and not frame.keep()) or not frame._cut(taken, at, frame._begin):
             del taken.runs[place:]
             taken.payloads, taken.filled = payloads, filled
             break
@@ -460,14 +476,18 @@ def take_runs(frames, messages_max, packed=frozenset()):
 
 cdef bint take_packed(Taken taken, Py_ssize_t at, Frame frame) except -1:
     """Take a run without cutting it, of frames that have nothing else in them; False if that cannot be."""
-    cdef uint32_t tag = load32(frame._base + C_HEADER)
+    cdef const uint8_t* p
+    cdef uint32_t tag = load32(frame._base + frame._begin)
     cdef uint64_t first, count, kept
     cdef Py_ssize_t end, place
     cdef PackedRun run
-    if tag not in taken.packed or not frame.keep() or frame._runs != 1 or load32(frame._base + C_HEADER) != tag:
+    if tag not in taken.packed or not frame.keep() or frame._runs != 1:
         return False
-    first = load64(frame._base + C_HEADER + 4)
-    count = kept = load16(frame._base + C_HEADER + 12)
+    p = frame._base + frame._begin
+    if load32(p) != tag:
+        return False
+    first = load64(p + 4)
+    count = kept = load16(p + 12)
     end = joint_end(taken, at, frame, tag, first, &count)
     for place in range(at + 1, end):
         if not (<Frame>taken.frames[place]).keep():
@@ -502,7 +522,7 @@ cdef Py_ssize_t joint_end(
         # Those that may stay uncut are not joined with others.
         if frame._runs == 0 or frame.sent_ns != head.sent_ns or (is_packed and (frame._runs == 1) != (head._runs == 1)):
             break
-        p = frame._base + C_HEADER
+        p = frame._base + frame._begin
         more = load16_once(p + 12)
         if (
             load32(p) != tag or load64(p + 4) != first + count[0] or more == 0

@@ -29,6 +29,7 @@ from vivum.wire.layout import (
     VERSION,
 )
 from vivum.wire.refusals import BodyFault
+from vivum.wire.spread import LIST_SEQUENCE
 
 Buffer = bytes | bytearray | memoryview
 Run = tuple[int, int, int, list[bytes]]
@@ -255,13 +256,21 @@ class PackedRun(Sequence[bytes]):
         return f"PackedRun({self._count} messages, {self.payload_bytes} bytes)"
 
 
+def _behind_list(frame: Frame) -> tuple[int, list[Run]]:
+    """Tell where in `data` the messages of a frame begin, behind a list of regions if there is one, and copy them out."""
+    found = frame.messages()
+    if found and found[0][:3] == (GROUP_MAX, LIST_SEQUENCE, 0) and len(found[0][3]) == 1:
+        return frame.body_start + RUN_HEADER_BYTES + LENGTH_BYTES + len(found[0][3][0]), found[1:]
+    return frame.body_start, found
+
+
 def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun | None:
     """Make a run of messages that are not cut; None if that was not asked for or cannot be.
 
     It cannot be if the frames have others in them too, or most of what it would hold is not its own.
     """
     group, _, flags, payloads = found
-    if flags or group not in packed or any(len(frame.messages()) != 1 for frame in frames):
+    if flags or group not in packed or any(len(_behind_list(frame)[1]) != 1 for frame in frames):
         return None
     run = PackedRun.__new__(PackedRun)
     run._pieces = []
@@ -269,8 +278,8 @@ def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun 
     run.held_bytes = 0
     before = None
     for frame in frames:
-        start = frame.body_start + RUN_HEADER_BYTES
-        run._pieces.append((frame.data, start, RUN_HEADER.unpack_from(frame.data, frame.body_start)[2]))
+        begin = _behind_list(frame)[0]
+        run._pieces.append((frame.data, begin + RUN_HEADER_BYTES, RUN_HEADER.unpack_from(frame.data, begin)[2]))
         if frame.data is not before:
             before = frame.data
             run.held_bytes += len(before)
@@ -286,7 +295,7 @@ def take_runs(
     spans: list[tuple[int, list[Frame], Run]] = []
     before: list[Run] = []
     for at, frame in enumerate(frames):
-        found = frame.messages()
+        _, found = _behind_list(frame)
         rest = found
         if found and before and frame.sent_ns == frames[at - 1].sent_ns:
             _, span, (group, first, flags, payloads) = spans[-1]
