@@ -257,7 +257,7 @@ class PackedRun(Sequence[bytes]):
 
 
 def _behind_list(frame: Frame) -> tuple[int, list[Run]]:
-    """Tell where in `data` the messages of a frame begin, behind a list of regions if there is one, and copy them out."""
+    """Tell where in `data` messages begin, behind a list of regions if there is one, and copy them out."""
     found = frame.messages()
     if found and found[0][:3] == (GROUP_MAX, LIST_SEQUENCE, 0) and len(found[0][3]) == 1:
         return frame.body_start + RUN_HEADER_BYTES + LENGTH_BYTES + len(found[0][3][0]), found[1:]

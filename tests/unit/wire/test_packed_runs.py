@@ -135,15 +135,10 @@ def test_a_run_goes_on_in_the_next_frame_whatever_else_is_in_both(forms):
     frames = frames_of(forms, [(2, 0, 1), (1, 0, 3)], [(1, 3, 2)], [(1, 5, 2), (2, 1, 1)], [(2, 2, 1), (1, 7, 1)])
     assert shapes(forms, frames, 7) == [(0, 2, 0, 1), (0, 1, 0, 7), (2, 2, 1, 2), (3, 1, 7, 1)]
     assert shapes(forms, frames, 6) == [(0, 2, 0, 1), (0, 1, 0, 5), (2, 1, 5, 2), (2, 2, 1, 2), (3, 1, 7, 1)]
-    assert shapes(forms, frames, 0) == [(0, 2, 0, 1), (0, 1, 0, 3), (1, 1, 3, 2), (2, 1, 5, 2), (2, 2, 1, 1)] + [
-        (3, 2, 2, 1),
-        (3, 1, 7, 1),
-    ]
+    singles = [(0, 2, 0, 1), (0, 1, 0, 3), (1, 1, 3, 2), (2, 1, 5, 2), (2, 2, 1, 1), (3, 2, 2, 1), (3, 1, 7, 1)]
+    assert shapes(forms, frames, 0) == singles
     # What may stay uncut is not cut because something goes on with it, and two that are cut are joined.
-    assert shapes(forms, frames, 9, {1, 2}) == [(0, 2, 0, 1), (0, 1, 0, 3), (1, 1, 3, 2), (2, 1, 5, 2)] + [
-        (2, 2, 1, 2),
-        (3, 1, 7, 1),
-    ]
+    assert shapes(forms, frames, 9, {1, 2}) == [*singles[:4], (2, 2, 1, 2), (3, 1, 7, 1)]
 
 
 def test_what_was_sealed_at_another_time_is_another_run(forms):

@@ -225,9 +225,7 @@ class Chain:
             _, runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
             self._deliver_runs(frames, runs, stream, output)
 
-    def _deliver_runs(
-        self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, output: Output
-    ) -> None:
+    def _deliver_runs(self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, output: Output) -> None:
         sender, view, views = self.sender, stream.view, stream.views
         expected, deliveries = self.expected, output.deliveries
         is_plain = not (self._is_torn or self._barred or stream.lacks)
