@@ -11,11 +11,11 @@ in one is relied on: what is cut is checked against the frame's end again, and i
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from vivum.wire._arguments cimport whole
 from vivum.wire._body cimport check_body
+from vivum.wire._copies cimport *
 from vivum.wire._header cimport is_kind
 from vivum.wire._layout cimport *
 from vivum.wire._slots cimport Lent
@@ -26,52 +26,11 @@ from vivum.wire import layout, refusals
 from vivum.wire.kinds import Kind
 from vivum.wire.spread import LIST_SEQUENCE
 
-cdef extern from *:
-    """
-    /* The same value for the test and for the use, whoever writes there meanwhile. */
-    static uint16_t load16_once(const uint8_t* p) {
-        return (uint16_t)(((const volatile uint8_t*)p)[0] | ((const volatile uint8_t*)p)[1] << 8);
-    }
-    static void copy_once(uint8_t* to, const uint8_t* from, size_t size) {
-        memcpy(to, from, size);
-        __asm__ __volatile__("" ::: "memory");
-    }
-    """
-    uint16_t load16_once(const uint8_t*) noexcept nogil
-    void copy_once(uint8_t*, const uint8_t*, size_t) noexcept nogil
-
-cdef extern from "Python.h":
-    # Raw pointers: a payload moves from its maker into its list without reference counting in between.
-    PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
-    void raw_set_item "PyList_SET_ITEM" (PyObject*, Py_ssize_t, PyObject*) noexcept
-    list PyList_New(Py_ssize_t)
-    Py_ssize_t PyList_GET_SIZE(list) noexcept
-    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
-
 # Kinds as two bit masks and a table, read once from the one list of them.
 cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
 cdef uint64_t LIST = LIST_SEQUENCE
 cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
-
-
-cdef const uint8_t* cut_run(
-    const uint8_t* p, const uint8_t* stop, list payloads, Py_ssize_t place, Py_ssize_t count
-) except? NULL:
-    """Copy messages that lie one behind the other into a list; tell where the last ends, NULL if that is past `stop`."""
-    cdef Py_ssize_t size
-    while count:
-        if stop - p < C_LENGTH:
-            return NULL
-        size = load16_once(p)
-        p += C_LENGTH
-        if stop - p < size:
-            return NULL
-        raw_set_item(<PyObject*>payloads, place, raw_bytes(<const char*>p, size))
-        p += size
-        place += 1
-        count -= 1
-    return p
 
 
 cdef class Frame
