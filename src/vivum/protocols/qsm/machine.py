@@ -212,7 +212,7 @@ class QsmMachine(AtOnce):
         if mine is None and self.member is not None and frame.view > self.client.epoch:
             self._early.append((source, frame))
         elif mine is None:
-            self.counters.frames_unwanted += 1  # Of a group on the channel of one of ours, or of views that are over here.
+            self.counters.frames_unwanted += 1  # Of a group on a channel of ours, or of views that are over.
         return mine
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
