@@ -34,7 +34,10 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_header", "_layout", "_slots")],
+            depends=[
+                f"src/vivum/wire/{part}.pxd"
+                for part in ("_arguments", "_body", "_copies", "_header", "_layout", "_slots")
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         )

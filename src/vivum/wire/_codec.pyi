@@ -102,9 +102,11 @@ def take_runs(
 ) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
     """Take the messages of frames out: of how many frames, and runs with the index of their first frame before each.
 
-    Runs are as `Frame.messages` gives them. Of frames that have one run each, without flags, that goes on with the one
-    before, and were sealed at the same time, they are one, of no more than `messages_max` if it is of several.
-    Messages of a group in `packed` are not cut, unless that would hold on to more than twice their bytes.
+    Runs are as `Frame.messages` gives them, but the list with which a SPREAD frame begins is left out. Where the first
+    run of a frame goes on with the last of the frame before, both without flags and sealed at the same time, they are
+    one, of no more than `messages_max` messages if it is of several. Runs of group `GROUP_MAX` are never joined.
+    Messages of a group in `packed` are not cut where frames have nothing else in them, unless that would hold on to
+    more than twice their bytes. Of such a group, frames that have nothing else are not joined with others.
 
     If a frame is gone that was lent, that is how many were taken: what is behind it was not looked at.
     """

@@ -11,11 +11,11 @@ in one is relied on: what is cut is checked against the frame's end again, and i
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.ref cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from vivum.wire._arguments cimport whole
 from vivum.wire._body cimport check_body
+from vivum.wire._copies cimport *
 from vivum.wire._header cimport is_kind
 from vivum.wire._layout cimport *
 from vivum.wire._slots cimport Lent
@@ -24,52 +24,60 @@ from collections.abc import Sequence
 
 from vivum.wire import layout, refusals
 from vivum.wire.kinds import Kind
-
-cdef extern from *:
-    """
-    /* The same value for the test and for the use, whoever writes there meanwhile. */
-    static uint16_t load16_once(const uint8_t* p) {
-        return (uint16_t)(((const volatile uint8_t*)p)[0] | ((const volatile uint8_t*)p)[1] << 8);
-    }
-    static void copy_once(uint8_t* to, const uint8_t* from, size_t size) {
-        memcpy(to, from, size);
-        __asm__ __volatile__("" ::: "memory");
-    }
-    """
-    uint16_t load16_once(const uint8_t*) noexcept nogil
-    void copy_once(uint8_t*, const uint8_t*, size_t) noexcept nogil
-
-cdef extern from "Python.h":
-    # Raw pointers: a payload moves from its maker into its list without reference counting in between.
-    PyObject* raw_bytes "PyBytes_FromStringAndSize" (const char*, Py_ssize_t) except NULL
-    void raw_set_item "PyList_SET_ITEM" (PyObject*, Py_ssize_t, PyObject*) noexcept
-    list PyList_New(Py_ssize_t)
-    Py_ssize_t PyList_GET_SIZE(list) noexcept
-    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
+from vivum.wire.spread import LIST_SEQUENCE
 
 # Kinds as two bit masks and a table, read once from the one list of them.
 cdef uint64_t KNOWN_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS)
 cdef uint64_t MESSAGE_MASK = sum(1 << kind for kind in layout.MESSAGE_KINDS)
+cdef uint64_t LIST = LIST_SEQUENCE
 cdef tuple KIND_OF = tuple(Kind(number) if number in layout.KNOWN_KINDS else None for number in range(64))
 
 
-cdef const uint8_t* cut_run(
-    const uint8_t* p, const uint8_t* stop, list payloads, Py_ssize_t place, Py_ssize_t count
-) except? NULL:
-    """Copy messages that lie one behind the other into a list; tell where the last ends, NULL if that is past `stop`."""
-    cdef Py_ssize_t size
-    while count:
-        if stop - p < C_LENGTH:
-            return NULL
-        size = load16_once(p)
-        p += C_LENGTH
-        if stop - p < size:
-            return NULL
-        raw_set_item(<PyObject*>payloads, place, raw_bytes(<const char*>p, size))
-        p += size
-        place += 1
-        count -= 1
-    return p
+cdef class Frame
+
+
+@cython.final
+@cython.internal
+cdef class Taken:
+    """Runs of messages that were taken out of frames, the last of which others may go on with."""
+
+    cdef list frames
+    cdef object packed
+    cdef uint64_t messages_max
+    cdef list runs
+    # The messages of the last run, for all of which there is room, and how many are there. Frames before `end` begin
+    # with the rest.
+    cdef list payloads
+    cdef Py_ssize_t filled
+    cdef Py_ssize_t end
+
+    cdef int begin(self, Py_ssize_t index, uint32_t tag, uint64_t first, Py_ssize_t count, Frame of) except -1:
+        """Begin a run with some messages, and room for those that go on with it if it is the last of a frame."""
+        cdef uint64_t total = count
+        self.close()
+        self.end = index + 1
+        if of is not None and index + 1 < PyList_GET_SIZE(self.frames):
+            self.end = joint_end(self, index, of, tag, first, &total)
+        self.payloads = PyList_New(total)
+        self.filled = 0
+        self.runs.append((index, tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, self.payloads))
+        return 0
+
+    cdef int close(self) except -1:
+        """Leave the last run as it is."""
+        # Somebody changed a count after it was added up, and behaves as if nothing was, or a frame is gone.
+        if self.payloads is not None and self.filled < PyList_GET_SIZE(self.payloads):
+            del self.payloads[self.filled :]
+        return 0
+
+
+cdef Taken take_nothing(list frames, object packed, uint64_t messages_max):
+    cdef Taken taken = Taken.__new__(Taken)
+    taken.frames = frames
+    taken.packed = packed
+    taken.messages_max = messages_max
+    taken.runs = []
+    return taken
 
 
 @cython.final
@@ -92,9 +100,13 @@ cdef class Frame:
     cdef const uint8_t* _base
     cdef Lent _lent
     cdef uint8_t _kind
-    # How many runs of messages there are in it, and where the last ends in `data`: padding may follow.
+    # Where its messages begin, behind a list of regions if there is one, how many runs there are of them, and where the
+    # last ends in `data`: padding may follow.
+    cdef Py_ssize_t _begin
     cdef Py_ssize_t _runs
     cdef Py_ssize_t _stop
+    # Some of its messages are pieces of others.
+    cdef bint _has_pieces
 
     def __init__(self):
         raise refusals.made_by_split()
@@ -124,6 +136,7 @@ cdef class Frame:
         cdef bytes copied
         cdef const uint8_t* base
         cdef Py_ssize_t stop = 0, runs = 0
+        cdef bint has_pieces = False
         if self._lent is None:
             return True
         copied = PyBytes_FromStringAndSize(<const char*>self._base, self.length)
@@ -133,12 +146,15 @@ cdef class Frame:
             return False
         if base[0] != C_VERSION or base[1] != self._kind or load16(base + 2) != self.length:
             return False
-        if is_kind(self._kind, MESSAGE_MASK) and check_body(base, C_HEADER, self.length, &stop, &runs):
+        if is_kind(self._kind, MESSAGE_MASK) and check_body(
+            base, C_HEADER, self.length, &stop, &runs, &has_pieces
+        ):
             return False
         self._data = copied
         self._base = base
-        self._runs = runs
+        self._note_runs(runs)
         self._stop = stop
+        self._has_pieces = has_pieces
         self.start = 0
         self._lent = None
         return True
@@ -149,38 +165,55 @@ cdef class Frame:
         return 0
 
     def messages(self):
-        cdef list runs
+        cdef Taken taken
         self._own()
-        runs = []
-        self._cut(runs, 0)
-        return [run[1:] for run in runs]
+        taken = take_nothing([self], frozenset(), 0)
+        self._cut(taken, 0, C_HEADER)
+        return [run[1:] for run in taken.runs]
 
-    cdef bint _cut(self, list runs, Py_ssize_t index) except -1:
-        """Append all runs with an index before each; tell whether they are there, or the frame was gone."""
-        cdef list payloads
+    cdef void _note_runs(self, Py_ssize_t runs) noexcept:
         cdef const uint8_t* p = self._base + C_HEADER
+        cdef Py_ssize_t behind
+        self._begin = C_HEADER
+        self._runs = runs
+        if runs and load32(p) == C_GROUP_MAX and load64(p + 4) == LIST and load16(p + 12) == 1:
+            behind = C_HEADER + C_RUN_HEADER + C_LENGTH + load16_once(p + C_RUN_HEADER)
+            # There is another run, or none at all, unless somebody changed it since it was checked.
+            if behind + (C_RUN_HEADER if runs > 1 else 0) <= self.length:
+                self._begin = behind
+                self._runs = runs - 1
+
+    cdef bint _cut(self, Taken taken, Py_ssize_t index, Py_ssize_t begin) except -1:
+        """Take all runs from a place on out; tell whether they are there, or the frame was gone. What was taken then is to be undone."""
+        cdef const uint8_t* p = self._base + begin
         cdef const uint8_t* stop = self._base + self.length
         cdef uint32_t tag
         cdef uint64_t first
-        cdef Py_ssize_t count, place = len(runs)
+        cdef Py_ssize_t count, left = self._runs
+        cdef bint goes_on = index < taken.end
         # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
         if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
             return True
         while stop - p >= C_RUN_HEADER:
-            count = load16(p + 12)
+            count = load16_once(p + 12)
             if count == 0:
                 break
             tag = load32(p)
             first = load64(p + 4)
             if self._lent is not None and (tag > C_GROUP_MAX or first > C_SEQUENCE_MAX - <uint64_t>(count - 1)):
-                # Pieces of messages, for which more must hold.
-                del runs[place:]
-                return self.keep() and self._cut(runs, index)
-            payloads = PyList_New(count)
-            p = cut_run(p + C_RUN_HEADER, stop, payloads, 0, count)
+                # It changed since it was checked: for pieces of messages, which are never cut where they are lent, more
+                # must hold.
+                return False
+            left -= 1
+            if not goes_on:
+                taken.begin(index, tag, first, count, self if left == 0 else None)
+            elif count > PyList_GET_SIZE(taken.payloads) - taken.filled:
+                return False
+            goes_on = False
+            p = cut_run(p + C_RUN_HEADER, stop, taken.payloads, taken.filled, count)
             if p == NULL:
                 return False
-            runs.append((index, tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
+            taken.filled += count
         return self._lent is None or self._lent.is_there()
 
     def body(self):
@@ -213,6 +246,7 @@ def split(data):
     cdef uint8_t header[C_HEADER]
     cdef Py_ssize_t total, left, length, at = 0, fault_at = 0
     cdef Py_ssize_t runs
+    cdef bint has_pieces
     cdef int fault
     cdef list frames = []
     cdef Frame frame
@@ -253,13 +287,14 @@ def split(data):
         if load64(p + 24) > C_SEQUENCE_MAX:
             raise refusals.frame_sequence(at)
         runs = 0
+        has_pieces = False
         if is_kind(p[1], MESSAGE_MASK):
-            fault = check_body(base, at + C_HEADER, at + length, &fault_at, &runs)
+            fault = check_body(base, at + C_HEADER, at + length, &fault_at, &runs, &has_pieces)
             if fault:
                 raise refusals.bad_body(fault, fault_at)
         frame = Frame.__new__(Frame)
         frame._kind = p[1]
-        frame._runs = runs
+        frame._has_pieces = has_pieces
         frame._stop = fault_at
         frame.length = <uint16_t>length
         frame.domain = load32(p + 4)
@@ -274,6 +309,7 @@ def split(data):
         frame._lent = lent
         frame._base = base + at
         frame.start = at
+        frame._note_runs(runs)
         frames.append(frame)
         at += length
     return frames
@@ -365,8 +401,8 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
     run._pieces = []
     while at < end:
         frame = frames[at]
-        start = frame.start + C_HEADER + C_RUN_HEADER
-        count = load16(frame._base + C_HEADER + C_RUN_HEADER - C_LENGTH)
+        start = frame.start + frame._begin + C_RUN_HEADER
+        count = load16(frame._base + frame._begin + 12)
         run._pieces.append((frame._data, start, count))
         run.payload_bytes += frame._stop - start - C_LENGTH * count
         run._count += count
@@ -378,81 +414,82 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
 
 
 def take_runs(frames, messages_max, packed=frozenset()):
-    cdef list held = frames, runs = []
-    cdef Py_ssize_t stop = len(held), at = 0, end, place
-    cdef uint64_t count, most = whole(messages_max, "messages_max", 0, U64), first
-    cdef uint32_t tag
-    cdef Frame frame
-    cdef PackedRun run
     cdef list payloads
-    while at < stop:
-        frame = <Frame?>held[at]
-        end = joint_end(held, at, most, &tag, &first, &count)
-        if end == at:
-            place = len(runs)
-            if not frame._cut(runs, at):
-                del runs[place:]
-                return at, runs
-            at += 1
+    cdef Taken taken = take_nothing(frames, packed, whole(messages_max, "messages_max", 0, U64))
+    cdef Py_ssize_t at = 0, place, filled
+    cdef Frame frame
+    while at < len(taken.frames):
+        frame = <Frame?>taken.frames[at]
+        if packed and frame._runs == 1 and at >= taken.end and take_packed(taken, at, frame):
+            at = taken.end
             continue
-        if packed and tag in packed:
-            place = at
-            while place < end and (<Frame>held[place]).keep():
-                place += 1
-            run = packed_run(held, at, place) if place == end else None
-            if run is not None:
-                runs.append((at, tag, first, 0, run))
-                at = end
-                continue
-        payloads = PyList_New(count)
-        runs.append((at, tag, first, 0, payloads))
-        place = 0
-        while at < end:
-            frame = held[at]
-            count = load16(frame._base + C_HEADER + 12)
-            if (
-                count > <uint64_t>(PyList_GET_SIZE(payloads) - place)
-                or cut_run(
-                    frame._base + C_HEADER + C_RUN_HEADER, frame._base + frame.length, payloads, place, count
-                ) == NULL
-                or (frame._lent is not None and not frame._lent.is_there())
-            ):
-                del payloads[place:]
-                if place == 0:
-                    runs.pop()
-                return at, runs
-            place += count
-            at += 1
-        if place == 0:
-            runs.pop()
-        elif place < PyList_GET_SIZE(payloads):
-            # Somebody changed a count after it was added up, and behaves as if nothing was.
-            del payloads[place:]
-    return at, runs
+        place, payloads, filled = len(taken.runs), taken.payloads, taken.filled
+        if (frame._has_pieces and not frame.keep()) or not frame._cut(taken, at, frame._begin):
+            del taken.runs[place:]
+            taken.payloads, taken.filled = payloads, filled
+            break
+        at += 1
+    taken.close()
+    return at, taken.runs
+
+
+cdef bint take_packed(Taken taken, Py_ssize_t at, Frame frame) except -1:
+    """Take a run without cutting it, of frames that have nothing else in them; False if that cannot be."""
+    cdef const uint8_t* p
+    cdef uint32_t tag = load32(frame._base + frame._begin)
+    cdef uint64_t first, count, kept
+    cdef Py_ssize_t end, place
+    cdef PackedRun run
+    if tag not in taken.packed or not frame.keep() or frame._runs != 1:
+        return False
+    p = frame._base + frame._begin
+    if load32(p) != tag:
+        return False
+    first = load64(p + 4)
+    count = kept = load16(p + 12)
+    end = joint_end(taken, at, frame, tag, first, &count)
+    for place in range(at + 1, end):
+        if not (<Frame>taken.frames[place]).keep():
+            return False
+    # Those that were lent might have changed before they were kept.
+    if joint_end(taken, at, frame, tag, first, &kept) != end or kept != count:
+        return False
+    run = packed_run(taken.frames, at, end)
+    if run is None:
+        return False
+    taken.close()
+    taken.payloads = None
+    taken.end = end
+    taken.runs.append((at, tag, first, 0, run))
+    return True
 
 
 cdef Py_ssize_t joint_end(
-    list frames, Py_ssize_t at, uint64_t most, uint32_t* tag, uint64_t* first, uint64_t* count
+    Taken taken, Py_ssize_t at, Frame head, uint32_t tag, uint64_t first, uint64_t* count
 ) except -1:
-    """Find how far frames from one on have one run each, without flags, that goes on with the one before."""
+    """Find how far frames behind one begin with what goes on with its last run, and add up how many messages it has."""
     cdef const uint8_t* p
-    cdef Frame frame, head = None
-    count[0] = 0
-    while at < len(frames):
-        frame = <Frame?>frames[at]
-        if frame._runs != 1:
+    cdef Frame frame = head
+    cdef uint64_t more
+    cdef bint is_packed = bool(taken.packed) and tag in taken.packed
+    at += 1
+    # Numbers of marks are no sequence, and pieces of messages are joined by others.
+    if tag >= C_GROUP_MAX:
+        return at
+    while at < len(taken.frames):
+        frame = <Frame?>taken.frames[at]
+        # Those that may stay uncut are not joined with others.
+        if frame._runs == 0 or frame.sent_ns != head.sent_ns or (is_packed and (frame._runs == 1) != (head._runs == 1)):
             break
-        p = frame._base + C_HEADER
-        if head is None:
-            tag[0] = load32(p)
-            first[0] = load64(p + 4)
-            if tag[0] > C_GROUP_MAX or first[0] > C_SEQUENCE_MAX - C_COUNT_MAX:
-                break
-            head = frame
-        elif load32(p) != tag[0] or load64(p + 4) != first[0] + count[0] or frame.sent_ns != head.sent_ns:
+        p = frame._base + frame._begin
+        more = load16_once(p + 12)
+        if (
+            load32(p) != tag or load64(p + 4) != first + count[0] or more == 0
+            or first + count[0] > C_SEQUENCE_MAX - (more - 1) or count[0] + more > taken.messages_max
+        ):
             break
-        if count[0] and count[0] + load16(p + 12) > most:
-            break
-        count[0] += load16(p + 12)
+        count[0] += more
         at += 1
+        if frame._runs > 1:
+            break
     return at

@@ -12,7 +12,6 @@ from vivum.wire import refusals
 from vivum.wire._arguments import require
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import (
-    COUNT_MAX,
     FLAG_CONTINUES,
     FLAG_MORE,
     FRAME_BYTES_MAX,
@@ -30,6 +29,7 @@ from vivum.wire.layout import (
     VERSION,
 )
 from vivum.wire.refusals import BodyFault
+from vivum.wire.spread import LIST_SEQUENCE
 
 Buffer = bytes | bytearray | memoryview
 Run = tuple[int, int, int, list[bytes]]
@@ -256,16 +256,30 @@ class PackedRun(Sequence[bytes]):
         return f"PackedRun({self._count} messages, {self.payload_bytes} bytes)"
 
 
-def _packed_run(frames: list[Frame], payloads: list[bytes]) -> PackedRun | None:
-    """Make a run of frames that have one run of messages each; None if most of what it would hold is not its own."""
+def _behind_list(frame: Frame) -> tuple[int, list[Run]]:
+    """Tell where in `data` messages begin, behind a list of regions if there is one, and copy them out."""
+    found = frame.messages()
+    if found and found[0][:3] == (GROUP_MAX, LIST_SEQUENCE, 0) and len(found[0][3]) == 1:
+        return frame.body_start + RUN_HEADER_BYTES + LENGTH_BYTES + len(found[0][3][0]), found[1:]
+    return frame.body_start, found
+
+
+def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun | None:
+    """Make a run of messages that are not cut; None if that was not asked for or cannot be.
+
+    It cannot be if the frames have others in them too, or most of what it would hold is not its own.
+    """
+    group, _, flags, payloads = found
+    if flags or group not in packed or any(len(_behind_list(frame)[1]) != 1 for frame in frames):
+        return None
     run = PackedRun.__new__(PackedRun)
     run._pieces = []
     run.payload_bytes, run._count = sum(map(len, payloads)), len(payloads)
     run.held_bytes = 0
     before = None
     for frame in frames:
-        start = frame.body_start + RUN_HEADER_BYTES
-        run._pieces.append((frame.data, start, RUN_HEADER.unpack_from(frame.data, frame.body_start)[2]))
+        begin = _behind_list(frame)[0]
+        run._pieces.append((frame.data, begin + RUN_HEADER_BYTES, RUN_HEADER.unpack_from(frame.data, begin)[2]))
         if frame.data is not before:
             before = frame.data
             run.held_bytes += len(before)
@@ -275,40 +289,28 @@ def _packed_run(frames: list[Frame], payloads: list[bytes]) -> PackedRun | None:
 def take_runs(
     frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
 ) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
-    """Take the messages of frames out, of several as one run where they are one."""
+    """Take the messages of frames out, as one run where the first of a frame goes on with the last before."""
     require(messages_max, "messages_max", 0, U64_MAX)
-    runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]] = []
-    at = 0
-    while at < len(frames):
-        end, found = _joint_run(frames, at, messages_max)
-        if not found:
-            runs += [(at, *run) for run in frames[at].messages()]
-            at += 1
-            continue
-        group, first, flags, _ = found[0]
-        whole = [payload for run in found for payload in run[3]]
-        run = _packed_run(frames[at:end], whole) if packed and group in packed else None
-        runs.append((at, group, first, flags, whole if run is None else run))
-        at = end
-    return at, runs
-
-
-def _joint_run(frames: list[Frame], at: int, messages_max: int) -> tuple[int, list[Run]]:
-    """Find how far frames from one on have one run each, without flags, that goes on with the one before."""
-    found: list[Run] = []
-    count, sent_ns = 0, frames[at].sent_ns
-    for frame in frames[at:]:
-        runs = frame.messages()
-        if len(runs) != 1:
-            break
-        group, first, flags, payloads = runs[0]
-        if flags or (not found and first > SEQUENCE_MAX - COUNT_MAX):
-            break
-        if found and (group, first, frame.sent_ns) != (found[0][0], found[0][1] + count, sent_ns):
-            break
-        if found and count + len(payloads) > messages_max:
-            break
-        found.append(runs[0])
-        count += len(payloads)
-        at += 1
-    return at, found
+    # Runs with all frames that they are of, and the index of the first.
+    spans: list[tuple[int, list[Frame], Run]] = []
+    before: list[Run] = []
+    for at, frame in enumerate(frames):
+        _, found = _behind_list(frame)
+        rest = found
+        if found and before and frame.sent_ns == frames[at - 1].sent_ns:
+            _, span, (group, first, flags, payloads) = spans[-1]
+            more = found[0][3]
+            if (
+                # Numbers of marks are no sequence, and pieces of messages are joined by others.
+                not (group == GROUP_MAX or flags)
+                and found[0][:3] == (group, first + len(payloads), 0)
+                and len(payloads) + len(more) <= messages_max
+                # Those that may stay uncut are not joined with others.
+                and (group not in packed or (len(found) == 1) == (len(before) == 1))
+            ):
+                payloads += more
+                span.append(frame)
+                rest = found[1:]
+        spans += [(at, [frame], run) for run in rest]
+        before = found
+    return len(frames), [(at, *run[:3], _packed_run(span, run, packed) or run[3]) for at, span, run in spans]

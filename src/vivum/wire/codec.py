@@ -52,3 +52,6 @@ seal_control = _chosen.seal_control
 seal_cut = _chosen.seal_cut
 split = _chosen.split
 xor_into = _chosen.xor_into
+
+TakenRun = tuple[int, int, int, int, list[bytes] | PackedRun]
+"""A run of messages that `take_runs` gives: index of its first frame, group, sequence of the first, flags, payloads."""

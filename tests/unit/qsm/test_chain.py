@@ -198,6 +198,15 @@ def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.M
     assert delivered(output) == [(ONE, number) for number in range(10)]
 
 
+def test_what_was_held_behind_a_gap_is_delivered_in_as_few_parts_as_if_it_had_come_in_order() -> None:
+    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain.add(stream)
+    for frame in reversed(frames_of(10)):
+        stream.on_data(0, frame)
+    chain.deliver(output)
+    assert [(each.first_sequence, len(each.payloads)) for each in output.deliveries] == [(0, 10)]
+
+
 def test_a_stream_that_is_over_is_delivered_at_once_however_much_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_module, "BURST_BYTES", 1)
     chain, stream, output = make_chain(), make_receiver(), Output()

@@ -119,6 +119,47 @@ def test_what_is_before_a_frame_that_is_gone_is_taken(groups: tuple[int, ...], p
         assert found == messages(0, gone * PER_FRAME // len(groups))
 
 
+def split_batches(sender: Sender) -> list[bytes]:
+    """Seal batches of three groups in turn, each half in one frame and half in the next."""
+    half, start = PER_FRAME // 2, len(sender.kept)
+    for number in range(4):
+        sender._builder.extend(number, half, messages(half, half))
+        sender._builder.extend(number + 1, 0, messages(0, half))
+        sender.kept.append(sender._builder.seal(Kind.DATA, 1, 2, 3, 4, 5, number, 11))
+    return sender.read(sender.kept[start:])
+
+
+@pytest.mark.parametrize("packed", [frozenset(), frozenset([1, 2])])
+def test_nothing_of_a_frame_that_is_gone_is_in_a_run_that_goes_on_there(packed: frozenset[int]) -> None:
+    half = PER_FRAME // 2
+    for gone in range(5):
+        sender = Sender()
+        frames = opened(split_batches(sender))
+        if gone < 4:
+            sender.withdraw(gone)
+        joint = [(each - 1, each, 0, 0, messages(0, PER_FRAME)) for each in range(1, gone)]
+        ends = [(0, 0, half, 0, messages(half, half)), *joint, (gone - 1, gone, 0, 0, messages(0, half))]
+        assert codec.take_runs(frames, 1_000, packed) == (gone, ends if gone else [])
+
+
+def test_a_frame_that_is_gone_is_gone_for_a_run_with_pieces_behind_it() -> None:
+    """Pieces make that a frame is copied before it is cut."""
+    sender = Sender()
+    sender._builder.extend(1, 0, messages(0, PER_FRAME))
+    sender.kept.append(sender._builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 0, 11))
+    sender._builder.extend(1, PER_FRAME, messages(PER_FRAME, 5))
+    sender._builder.extend(2, 0, [b"other"])
+    sender._builder.append_fragment(3, 0, FLAG_MORE, bytes(40_000), 70_000)
+    sender.kept.append(sender._builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 1, 11))
+    frames = opened(sender.read(sender.kept))
+    taken, runs = codec.take_runs(frames, 1_000)
+    assert (taken, [run[:4] for run in runs]) == (2, [(0, 1, 0, 0), (1, 2, 0, 0), (1, 3, 0, FLAG_MORE)])
+    assert runs[0][4] == messages(0, PER_FRAME + 5)
+    frames = opened(sender.read(sender.kept))
+    sender.withdraw(1)
+    assert codec.take_runs(frames, 1_000) == (1, [(0, 1, 0, 0, messages(0, PER_FRAME))])
+
+
 def test_a_frame_that_is_gone_before_it_is_looked_at_is_none() -> None:
     sender = Sender()
     (lent,) = sender.send(1)
@@ -176,7 +217,12 @@ def test_a_sender_that_writes_over_what_it_showed_harms_nobody(seed: int) -> Non
     random = Random(seed)
     for _ in range(300):
         sender = Sender()
-        lent = [*sender.send(2), *sender.send(1, (1, 2))] if random.random() < 0.8 else sender.send_piece()
+        ways = (
+            lambda sender=sender: [*sender.send(2), *sender.send(1, (1, 2))],
+            lambda sender=sender: split_batches(sender),
+            sender.send_piece,
+        )
+        lent = random.choices(ways, (4, 4, 2))[0]()
         frames = opened(lent)
         for _ in range(random.randrange(1, 6)):
             slot = random.randrange(len(lent)) * _slots.SLOT_BYTES

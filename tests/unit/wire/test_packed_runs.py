@@ -115,6 +115,48 @@ def test_nobody_else_makes_one(forms):
         forms.PackedRun()
 
 
+def frames_of(forms, *parts, sent_ns=(9, 9, 9, 9)):
+    """Seal a frame for each list of runs: group, first number, how many."""
+    builder, frames = forms.FrameBuilder(1000), []
+    for number, runs in enumerate(parts):
+        for group, first, count in runs:
+            assert builder.extend(group, first, PAYLOADS[:count]) == count
+        frames += forms.split(builder.seal(Kind.DATA, 2, 3, 4, 6, 7, number, sent_ns[number]))
+    return frames
+
+
+def shapes(forms, frames, messages_max, packed=frozenset()):
+    taken, runs = forms.take_runs(frames, messages_max, packed)
+    assert taken == len(frames)
+    return [(index, group, first, len(run)) for index, group, first, flags, run in runs]
+
+
+def test_a_run_goes_on_in_the_next_frame_whatever_else_is_in_both(forms):
+    frames = frames_of(forms, [(2, 0, 1), (1, 0, 3)], [(1, 3, 2)], [(1, 5, 2), (2, 1, 1)], [(2, 2, 1), (1, 7, 1)])
+    assert shapes(forms, frames, 7) == [(0, 2, 0, 1), (0, 1, 0, 7), (2, 2, 1, 2), (3, 1, 7, 1)]
+    assert shapes(forms, frames, 6) == [(0, 2, 0, 1), (0, 1, 0, 5), (2, 1, 5, 2), (2, 2, 1, 2), (3, 1, 7, 1)]
+    singles = [(0, 2, 0, 1), (0, 1, 0, 3), (1, 1, 3, 2), (2, 1, 5, 2), (2, 2, 1, 1), (3, 2, 2, 1), (3, 1, 7, 1)]
+    assert shapes(forms, frames, 0) == singles
+    # What may stay uncut is not cut because something goes on with it, and two that are cut are joined.
+    assert shapes(forms, frames, 9, {1, 2}) == [*singles[:4], (2, 2, 1, 2), (3, 1, 7, 1)]
+
+
+def test_what_was_sealed_at_another_time_is_another_run(forms):
+    frames = frames_of(forms, [(1, 0, 3)], [(1, 3, 2)], [(1, 5, 1)], sent_ns=(8, 9, 9))
+    assert shapes(forms, frames, 99) == [(0, 1, 0, 3), (1, 1, 3, 3)]
+
+
+def test_marks_are_never_joined_and_a_list_of_regions_is_no_message(forms):
+    marks = forms.GROUP_MAX
+    frames = frames_of(forms, [(marks, 5, 1)], [(marks, 6, 1)], [(marks, 3, 1), (1, 0, 2)], [(marks, 3, 1), (1, 2, 2)])
+    assert shapes(forms, frames, 99) == [(0, marks, 5, 1), (1, marks, 6, 1), (2, 1, 0, 4)]
+    ((*_, run),) = forms.take_runs(frames[2:], 99, {1})[1]
+    assert isinstance(run, forms.PackedRun)
+    assert run.cut() == PAYLOADS[:2] * 2
+    assert run.payload_bytes == 2 * sum(map(len, PAYLOADS[:2]))
+    assert [len(each[3]) for each in frames[2].messages()] == [1, 2]
+
+
 def test_numbers_near_the_end_are_joined_alike_by_both_forms(forms):
     """Ours, by review: the twin looked at every frame of a run where the compiled form looks at the first."""
     builder, frames = forms.FrameBuilder(1000), []

@@ -22,9 +22,8 @@ from vivum.core.machine import Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.wire.codec import GROUP_MAX, Frame, PackedRun, take_runs
+from vivum.wire.codec import GROUP_MAX, Frame, PackedRun, TakenRun, take_runs
 from vivum.wire.fragments import Joiner
-from vivum.wire.spread import LIST_SEQUENCE
 
 MARKS = GroupId(GROUP_MAX)
 """The group of BEGIN and END marks; no topic gets this number."""
@@ -187,7 +186,7 @@ class Chain:
         self,
         stream: StreamReceiver,
         frames: list[Frame],
-        runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]],
+        runs: list[TakenRun],
         output: Output,
     ) -> None:
         """Deliver the messages of frames that were just taken, are next in their stream, and need not wait."""
@@ -202,40 +201,45 @@ class Chain:
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered
+        frames: list[Frame] = []
         while number < stop and bytes_max > 0 and not self.is_broken:
             frame = held.pop(number, None)
             number += 1
             if frame is not None:
                 bytes_max -= frame.length
-                self._deliver(frame, stream, output)
+                frames.append(frame)
             elif not stream.is_unwanted:
                 # It was skipped.
+                self._deliver(frames, stream, output)
+                frames = []
                 self._is_torn = True
-                self.is_broken = not stream.sender_gone
+                self.is_broken |= not stream.sender_gone
+        self._deliver(frames, stream, output)
         stream.delivered = max(number, stream.delivered)
         return number >= stop or self.is_broken
 
-    def _deliver(self, frame: Frame, stream: StreamReceiver, output: Output) -> None:
+    def _deliver(self, frames: list[Frame], stream: StreamReceiver, output: Output) -> None:
         if self._is_torn and not stream.sender_gone:
-            self.is_broken = True
-            return
-        _, runs = take_runs([frame], RUN_MESSAGES_MAX, self.packed)
-        self._deliver_runs([frame], runs, stream, output)
+            self.is_broken |= bool(frames)
+        elif frames:
+            _, runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
+            self._deliver_runs(frames, runs, stream, output)
 
-    def _deliver_runs(
-        self,
-        frames: list[Frame],
-        runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]],
-        stream: StreamReceiver,
-        output: Output,
-    ) -> None:
+    def _deliver_runs(self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, output: Output) -> None:
+        sender, view, views = self.sender, stream.view, stream.views
+        expected, deliveries = self.expected, output.deliveries
+        is_plain = not (self._is_torn or self._barred or stream.lacks)
         for index, group, first, flags, payloads in runs:
-            if group != MARKS:
+            if is_plain and not flags and expected.get(group) == first and group not in views:
+                expected[group] = first + len(payloads)
+                sent_ns = frames[index].sent_ns
+                deliveries.append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
+            elif group == MARKS:
+                self._read_marks(frames[index], first, payloads, stream)
+            else:
                 self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, output)
                 if self.is_broken:
                     return
-            elif first != LIST_SEQUENCE:
-                self._read_marks(frames[index], first, payloads, stream)
 
     def _deliver_messages(
         self,
@@ -267,8 +271,11 @@ class Chain:
             if not payloads:
                 return
         if expected is not None and first < expected:
+            # What comes again is dropped. What was sealed behind it, in other frames maybe, is not.
             self.counters.frames_refused_state += 1
-            return
+            payloads, first = payloads[expected - first :], expected
+            if not payloads:
+                return
         if expected is not None and first > expected:
             if not stream.sender_gone and group not in self._excused:
                 self.is_broken = True
@@ -276,33 +283,11 @@ class Chain:
             self._excused.discard(group)
             self._report_lost(group, expected, first, output)
         self.expected[group] = first + len(payloads)
-        if stream.views and group in stream.views:
+        if group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
                 output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
         else:
-            new = Delivery(group, self.sender, first, payloads, view, sent_ns)  # type: ignore[arg-type]
-            if output.deliveries:
-                self._add_to(output.deliveries, new)
-            else:
-                output.deliveries.append(new)
-
-    def _add_to(self, deliveries: list[Delivery], new: Delivery) -> None:
-        """Add a run of messages, as a part of the last if both were sent at the same time: frames end anywhere."""
-        last = deliveries[-1]
-        payloads = last.payloads
-        if (
-            last.sent_ns == new.sent_ns
-            and last.group == new.group
-            and last.sender is new.sender
-            and last.view == new.view
-            and last.first_sequence + len(payloads) == new.first_sequence
-            and len(payloads) + len(new.payloads) <= RUN_MESSAGES_MAX
-            and type(payloads) is type(new.payloads)
-            and isinstance(payloads, list | PackedRun)
-        ):
-            payloads.extend(new.payloads)  # type: ignore[arg-type]
-        else:
-            deliveries.append(new)
+            output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
 
     def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
         if first < stop:

@@ -176,7 +176,7 @@ class QsmMachine(AtOnce):
         if kind == Kind.DATA or kind == Kind.RESENT:
             self._on_data(source, frame)
         elif kind == Kind.SPREAD:
-            self._on_spread(source, frame)
+            self.on_frames(now_ns, source, [frame])
         elif kind == Kind.CONFIGURATION:
             self.client.on_frame(now_ns, source, frame)
             self._follow_client()
@@ -188,7 +188,9 @@ class QsmMachine(AtOnce):
         if self._done:
             self.catch_up()
         self._now_ns = now_ns
-        if len(frames) == 1 and self._is_hurried and frames[0].length <= ALONE_BYTES_MAX:
+        if frames[0].kind is Kind.SPREAD:
+            frames = [mine for frame in frames if (mine := self._pick(source, frame))]
+        elif len(frames) == 1 and self._is_hurried and frames[0].length <= ALONE_BYTES_MAX:
             if take_run(self._lanes, now_ns, frames, 0, self._output):
                 self._expect_next(frames[0])
             else:
@@ -202,17 +204,15 @@ class QsmMachine(AtOnce):
                 self.on_frame(now_ns, source, frames[index])
             index += taken or 1
 
-    def _on_spread(self, source: Endpoint, frame: Frame) -> None:
-        if (frame.sender, frame.incarnation) == self.member:
-            return
+    def _pick(self, source: Endpoint, frame: Frame) -> Frame | None:
+        if (frame.sender, frame.incarnation) == self.member or not is_kept(frame, self.counters):
+            return None
         mine = pick(frame, reversed(self.regions))
-        if mine is not None:
-            self._on_data(source, mine)
-        elif self.member is not None and frame.view > self.client.epoch:
+        if mine is None and self.member is not None and frame.view > self.client.epoch:
             self._early.append((source, frame))
-        else:
-            # Of a group that shares the channel with one of ours, or of views that are over here.
-            self.counters.frames_unwanted += 1
+        elif mine is None:
+            self.counters.frames_unwanted += 1  # Of a group on a channel of ours, or of views that are over.
+        return mine
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
         lane = self._lanes.get(frame.stream) or self._find_lane(source, frame)
@@ -338,7 +338,7 @@ class QsmMachine(AtOnce):
         self._output.events += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
-            (self._on_spread if frame.kind == Kind.SPREAD else self._on_data)(source, frame)
+            self.on_frame(self._now_ns, source, frame)
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
