@@ -14,11 +14,13 @@ from vivum.protocols.qsm.lanes import take_run
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.sending import Sending
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire import codec
 from vivum.wire.codec import Frame, FrameBuilder, split
 from vivum.wire.tokens import RegionReport
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
 _slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")
+pytestmark = pytest.mark.skipif(not codec.COMPILED, reason="the compiled part is turned off")
 
 SETTINGS = QsmSettings(rate_initial=0, frame_bytes_max=60_000)
 PAYLOAD = bytes(1_000)

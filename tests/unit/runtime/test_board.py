@@ -12,6 +12,7 @@ from vivum.wire.kinds import Kind
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
 _slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")
+pytestmark = pytest.mark.skipif(not codec.COMPILED, reason="the compiled part is turned off")
 
 NAME = 5
 PLACE = Endpoint("127.0.0.1", 7)

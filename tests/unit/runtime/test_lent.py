@@ -16,6 +16,7 @@ from vivum.wire.kinds import Kind
 
 _board = pytest.importorskip("vivum.runtime._board", reason="the compiled part was not built")
 _slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")
+pytestmark = pytest.mark.skipif(not codec.COMPILED, reason="the compiled part is turned off")
 
 PLACE = Endpoint("127.0.0.1", 7)
 SLOTS = 16
