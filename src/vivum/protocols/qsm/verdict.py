@@ -22,9 +22,8 @@ able to do much more than they ever showed. If not it is waited for again, and t
 so many times as late."""
 
 SPARING = 20
-"""Of all time one part in so many may be spent waiting for members whose frames are about to be given up, and at most
-`isolate_after_ns` at once: at full speed caches are full after less than a tenth of a second, and who paused for a
-little longer would have to start over."""
+"""Of all time one part in so many may be spent waiting for members whose frames are about to be given up: at full speed
+caches are full after less than a tenth of a second, and who paused for a little longer would have to start over."""
 
 AWAITED_MAX = 5
 """Who is behind is waited for if it will be back within so many times `isolate_after_ns`."""
@@ -211,7 +210,7 @@ class _Grace:
 
     def __init__(self, now_ns: int, settings: QsmSettings) -> None:
         self._at_ns = now_ns
-        self._left_ns = settings.isolate_after_ns
+        self._left_ns = self._most_ns(settings)
         self._was_due = False
 
     def is_left(self, now_ns: int, is_due: bool, settings: QsmSettings) -> bool:
@@ -221,6 +220,11 @@ class _Grace:
         if self._was_due:
             self._left_ns -= elapsed_ns
         else:
-            self._left_ns = min(self._left_ns + elapsed_ns // SPARING, settings.isolate_after_ns)
+            self._left_ns = min(self._left_ns + elapsed_ns // SPARING, self._most_ns(settings))
         self._was_due = is_due and self._left_ns > 0
         return self._was_due
+
+    @staticmethod
+    def _most_ns(settings: QsmSettings) -> int:
+        """So long they wait at once, at most: one that is stopped for 2 s costs them less than a tenth of that."""
+        return settings.isolate_after_ns * 3 // 2
