@@ -68,6 +68,21 @@ def pair(domain: int) -> Iterator[tuple[UdpPort, UdpPort]]:
     listener.close()
 
 
+@pytest.mark.parametrize("mark", [b"\xb6", b"\xb6VBC"])
+def test_what_only_looks_like_a_note_ends_no_drain(pair: tuple[UdpPort, UdpPort], mark: bytes) -> None:
+    """Else a stranger with one byte of payload makes turns of the loop of a few datagrams each."""
+    sender, listener = pair
+    small = [b"\1%d" % number for number in range(30)]
+    for each in small:
+        send(sender, listener.endpoint, [each])
+        send(sender, listener.endpoint, [mark])
+    taken = [data for _, data in listener.receive(listener.sockets[0], 1 << 19)]
+    assert [data for data in taken if data != mark] == small
+    flood = [mark] * 64
+    send(sender, listener.endpoint, flood)
+    assert len(listener.receive(listener.sockets[0], 16 * 256)) <= 32, "bounded all the same"
+
+
 @pytest.mark.parametrize("is_multicast", [True, False])
 def test_large_frames_go_by_the_board(pair: tuple[UdpPort, UdpPort], is_multicast: bool) -> None:
     sender, listener = pair

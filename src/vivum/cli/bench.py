@@ -62,6 +62,19 @@ def _progress(out: Console) -> Any:
     return show
 
 
+def table_of(result: dict[str, Any]) -> Table:
+    """Show what was measured, a line for each figure, for each list of figures, and for each thing that was told."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for key, value in result.items():
+        if isinstance(value, list):
+            texts = [each for each in value if isinstance(each, str)]
+            for text in texts or ([", ".join(f"{each:,}" for each in value)] if value else []):
+                table.add_row(key, text)
+        elif not isinstance(value, dict):
+            table.add_row(key, f"{value:,}")
+    return table
+
+
 @app.command()
 def throughput(
     size: Annotated[int, typer.Option(min=8, max=SIZE_MAX, help="Bytes of a message.")] = 1000,
@@ -85,13 +98,7 @@ def throughput(
         if folder is not None:
             out.print(profile_table(folder, "sender", result["delivered_per_s_mean"] * seconds))
             out.print(profile_table(folder, "receiver-0", result["delivered_per_s_mean"] * seconds))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for key, value in result.items():
-        if isinstance(value, list):
-            for each in value:
-                table.add_row(key, each)
-        elif not isinstance(value, dict):
-            table.add_row(key, f"{value:,}")
+    table = table_of(result)
     for key, value in result.get("stop_one", {}).items():
         table.add_row(f"stop_one: {key}", f"{value:,}" if type(value) is not bool else str(value).lower())
     out.print(table)
@@ -113,10 +120,7 @@ def groups(
     out = console(as_json)
     cell = Cell(size, receivers, seconds, groups, {"settings": _settings(set_)})
     result = measure_groups(cell, rounds, _progress(out))
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for key, value in result.items():
-        table.add_row(key, ", ".join(f"{each:,}" for each in value) if isinstance(value, list) else f"{value:,}")
-    out.print(table)
+    out.print(table_of(result))
     if as_json:
         write_json({"benchmark": "groups", **about(), **result})
 

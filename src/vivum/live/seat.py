@@ -156,6 +156,9 @@ class Seat:
 
     async def _send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> None:
         if self._waiting or not self._submit(payloads, measured):
+            if measured is not None:
+                # Whoever waits for long may use its list again, and what was measured would not be true any more.
+                payloads = payloads[:]
             self._waiting += 1
             if self._turn is None:
                 self._turn = asyncio.Lock()

@@ -214,17 +214,21 @@ class UdpPort:
             arrived = self._take(source, 1 if source in self._noted else bytes_max)
             if not arrived:
                 break
-            before, has_note = len(taken), False
+            before, has_mark, has_note = len(taken), False, False
             for place, data in arrived:
                 if data[:1] == BOARD_MARK:
+                    has_mark = True
                     has_note |= self._on_board_mark(boards, place, data, taken)
                 else:
                     taken.append((place, data))
-            if not has_note:
+            if has_note:
+                self._noted.add(source)
+            else:
                 self._noted.discard(source)
+            if not has_mark:
                 break
-            self._noted.add(source)
-            bytes_max -= sum([len(data) for _, data in taken[before:]]) + DATAGRAM_COST_BYTES
+            # No more was taken because of it, though there may be: it may have been a stranger's.
+            bytes_max -= sum([len(data) for _, data in taken[before:]]) + DATAGRAM_COST_BYTES * len(arrived)
         return taken
 
     def _on_board_mark(self, boards: Boards, place: Endpoint, data: bytes, taken: list[tuple[Endpoint, bytes]]) -> bool:

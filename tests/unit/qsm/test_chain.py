@@ -7,7 +7,8 @@ from vivum.core.ids import ViewNumber
 from vivum.core.machine import Delivery, Output
 from vivum.protocols.commands import GapReported
 from vivum.protocols.qsm import chain as chain_module
-from vivum.wire.codec import PackedRun, take_runs
+from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
+from vivum.wire.kinds import Kind
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
@@ -179,6 +180,21 @@ def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
         new.on_data(0, frame)
     chain.deliver(output)
     assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2)]
+
+
+def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -> None:
+    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain.add(stream)
+    builder = FrameBuilder(1472)
+    for start in (4, 2, 4):
+        builder.append(GROUP_MAX, chain_module.VIEW_MARK, chain_module.view_mark((ONE, start, ViewNumber(9))))
+    builder.extend(ONE, 0, [b"%d" % number for number in range(6)])
+    header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
+    stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
+    chain.deliver(output)
+    assert delivered(output) == [(ONE, number) for number in range(6)]
+    assert [len(each.payloads) for each in output.deliveries] == [4, 2]
+    assert chain.counters.frames_refused_state == 2
 
 
 def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

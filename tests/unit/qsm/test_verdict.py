@@ -71,6 +71,14 @@ def test_before_somebody_is_given_up_the_others_wait_a_little() -> None:
     assert (verdict.stable, verdict.floor) == (stop + 100, 100)
 
 
+def test_caches_are_bounded_while_the_others_wait_whatever_the_sender_does_meanwhile() -> None:
+    """With `feedback_ranges` frames that the others have leave its window, and it goes on."""
+    verdict, kept_max = StreamVerdict(), SETTINGS.cache_frames_max + SETTINGS.window_frames
+    for stop in range(SETTINGS.cache_frames_max, 2 * kept_max, 50):
+        verdict.decide(stop, said(stop, stop=stop, behind=5), SETTINGS)
+        assert stop - verdict.floor <= kept_max
+
+
 def test_who_comes_back_while_the_others_wait_is_not_given_up() -> None:
     verdict, stop = StreamVerdict(), SETTINGS.cache_frames_max + 100
     verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)

@@ -148,8 +148,9 @@ class Chain:
         # Those before it were replaced earlier still: nobody sees them through any more.
         for each in self.streams[: self.streams.index(stream) + 1]:
             each.window.skip_to(each.window.stop)
-            if not self.is_broken:
-                self._deliver_from(each, output, NEVER)
+            # In parts all the same: a frame is let go when its messages are cut.
+            while not self.is_broken and not self._deliver_from(each, output, BURST_BYTES):
+                pass
             self.streams.remove(each)
         self.deliver(output)
 
@@ -303,7 +304,12 @@ class Chain:
             except (msgspec.MsgspecError, RecursionError):
                 self.counters.frames_refused_state += 1
                 return
-            stream.views.setdefault(group, []).append((start, view))
+            marks = stream.views.setdefault(group, [])
+            if marks and start <= marks[-1][0]:
+                # No sender goes back; messages between the two would be delivered twice.
+                self.counters.frames_refused_state += 1
+                return
+            marks.append((start, view))
         elif first == SLOW_MARK:
             stream.slow = max(stream.slow, _SLOW_MARKS.get(mark, SlowMembers.ISOLATE))
         elif first == END_MARK and frame.sequence + 1 >= stream.window.stop:

@@ -65,8 +65,8 @@ class StreamVerdict:
             reached = min(reached, behind)
         oldest = record.stop - settings.cache_frames_max
         if self._is_spared(now_ns, behind, oldest, settings):
-            # At most a window more is sent, so caches may keep what they have until then.
-            reached, oldest = self.stable, self.floor
+            # At most a window more is sent, unless frames behind a gap leave it: caches keep no more than that.
+            reached, oldest = self.stable, max(self.floor, oldest - settings.window_frames)
         self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
         floor = min(self.stable, behind, record.prefix)
