@@ -24,7 +24,7 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from vivum.wire import _twin, codec
+from vivum.wire import _codec_twin, codec
 from vivum.wire.kinds import Kind
 
 HEADER = (1, 2, 3, 4, 5, 6, 7)
@@ -143,7 +143,7 @@ def machine():
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
-FORMS = {"compiled": codec, "twin": _twin} if codec.COMPILED else {"twin": _twin}
+FORMS = {"compiled": codec, "twin": _codec_twin} if codec.COMPILED else {"twin": _codec_twin}
 
 
 def main():

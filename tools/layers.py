@@ -105,6 +105,3 @@ SAME_NAMES: dict[str, str] = {
     "receive": "as prepare; and the command receive-file",
 }
 """Public names that two modules may both define, with the reason. An unneeded entry fails the test."""
-
-MODULE_LINES_MAX = 500
-"""Past this, ask what second concept hides in the module."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["vivum.wire"]):
-    from vivum.wire import _twin, control, membership, tokens
+    from vivum.wire import _codec_twin, control, membership, tokens
 
 from vivum.core.errors import DecodeError
 from vivum.core.limits import Limits
@@ -47,20 +47,20 @@ def view(split, data):
 
 def check(data):
     """Do with a buffer what a node does, in both forms; anything but a `DecodeError` is a finding."""
-    seen = view(_twin.split, data)
+    seen = view(_codec_twin.split, data)
     if _codec is not None:
         compiled = view(_codec.split, data)
         assert compiled == seen, f"the twins disagree: {compiled} and {seen}"
     if seen[0] != "frames":
         return
-    frames = _twin.split(data)
+    frames = _codec_twin.split(data)
     assert b"".join(frame.to_bytes() for frame in frames) == data
     for frame in frames:
         if frame.kind is Kind.SPREAD:
             own = frame.to_bytes()
-            labelled = _twin.relabel(own, 3, 1)
+            labelled = _codec_twin.relabel(own, 3, 1)
             assert _codec is None or _codec.relabel(own, 3, 1) == labelled
-            assert labelled is None or _twin.split(labelled)[0].messages() == frame.messages()
+            assert labelled is None or _codec_twin.split(labelled)[0].messages() == frame.messages()
         if not KINDS[frame.kind].has_messages:
             try:
                 message = control.decode_control(frame, LIMITS)
@@ -71,20 +71,20 @@ def check(data):
 
 def seeds():
     """Buffers to begin from: one of each sort, so that not every header must be found by chance."""
-    builder = _twin.FrameBuilder(300)
+    builder = _codec_twin.FrameBuilder(300)
     builder.extend(1, 0, [b"one", b"two", b""])
     builder.append(2, 9, b"three")
-    builder.append_fragment(1, 3, _twin.FLAG_MORE, b"begin", total=1000)
+    builder.append_fragment(1, 3, _codec_twin.FLAG_MORE, b"begin", total=1000)
     data = builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7, 0, 200)
     yield data
-    yield data + _twin.resend(data)
-    builder.append_fragment(1, 3, _twin.FLAG_CONTINUES, b"rest")
+    yield data + _codec_twin.resend(data)
+    builder.append_fragment(1, 3, _codec_twin.FLAG_CONTINUES, b"rest")
     builder.append(1, 4, b"whole")
-    builder.append_fragment(1, 5, _twin.FLAG_MORE, b"begin", total=1000)
-    builder.append_fragment(2, 7, _twin.FLAG_CONTINUES | _twin.FLAG_MORE, b"middle")
+    builder.append_fragment(1, 5, _codec_twin.FLAG_MORE, b"begin", total=1000)
+    builder.append_fragment(2, 7, _codec_twin.FLAG_CONTINUES | _codec_twin.FLAG_MORE, b"middle")
     yield builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
     header = (1, 2, 3, 4, 5, 6)
-    builder.append(_twin.GROUP_MAX, 3, SpreadList([(1, 1), (3, 1), (300, 7)]).encode([0, 5, 70_000]))
+    builder.append(_codec_twin.GROUP_MAX, 3, SpreadList([(1, 1), (3, 1), (300, 7)]).encode([0, 5, 70_000]))
     builder.append(1, 0, b"for all")
     yield builder.seal(Kind.SPREAD, *header, 0)
     repair = tokens.RepairRequest(3, 1, 2, (5, 6))

@@ -5,9 +5,9 @@ import asyncio
 import vivum
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
-from vivum.live.catching_up import CatchingUp
 from vivum.live.failures import MissedMessages
 from vivum.live.inbox import Inbox
+from vivum.live.replay.catching_up import CatchingUp
 
 SENDER = Member(NodeId(99), Incarnation(7))
 

@@ -13,8 +13,8 @@ from vivum.core.machine import Datagram, Delivery
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import JoinGroup, SendMessages
-from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine

@@ -13,11 +13,11 @@ from vivum.core.machine import EMPTY_OUTPUT
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MICROSECOND, MILLISECOND, SECOND
 from vivum.observe.counters import Counters
-from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.place import ServicePlace
-from vivum.protocols.membership.service import ConfigurationService
-from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
+from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.service.role import ServiceRole
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.protocols.membership.settings import ClientSettings, ServiceSettings
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control
@@ -48,10 +48,10 @@ class Net:
         self.client_settings = client_settings
         self.service_gate = Gate(DOMAIN, Counters(), Member(NodeId(0), Incarnation(0)))
         settings = service_settings or ServiceSettings(standbys=0)
-        self.home = ServicePlace(self.service_gate, None, settings, Member(NodeId(1_000_000), Incarnation(1)))
+        self.home = ServiceRole(self.service_gate, None, settings, Member(NodeId(1_000_000), Incarnation(1)))
         self.machine = self.home.serving
         self.service = self.machine.service
-        self.places: dict[Endpoint, ServicePlace] = {}
+        self.places: dict[Endpoint, ServiceRole] = {}
         self.is_service_up = True
         self.seeds: list[Endpoint] = []
         self.clients: dict[Endpoint, MembershipClient] = {}
@@ -85,7 +85,7 @@ class Net:
         self.clients[endpoint] = client
         self.gates[endpoint] = gate
         if self.machine.settings.standbys:
-            self.places[endpoint] = ServicePlace(gate, client, self.machine.settings)
+            self.places[endpoint] = ServiceRole(gate, client, self.machine.settings)
         self.changes[client] = []
         if start:
             client.start(self.now_ns)

@@ -16,10 +16,10 @@ import pytest
 import vivum
 from live_processes.director import Cast
 from vivum.core.errors import UsageError
-from vivum.live.back_copies import FROM_THE_BEGINNING
-from vivum.live.catching_up import read_start
-from vivum.pipeline import serving
-from vivum.pipeline.serving import read_piece
+from vivum.live.replay.back_copies import FROM_THE_BEGINNING
+from vivum.live.replay.catching_up import read_start
+from vivum.pipeline.recording import serving
+from vivum.pipeline.recording.serving import read_piece
 from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog

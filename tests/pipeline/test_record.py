@@ -13,7 +13,7 @@ import pytest
 
 import vivum
 from vivum.live.messages import schema_of
-from vivum.pipeline.recorder import schema_of_type, type_of_schema
+from vivum.pipeline.recording.recorder import schema_of_type, type_of_schema
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes
 

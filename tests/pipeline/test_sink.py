@@ -21,9 +21,9 @@ from vivum.core.errors import HostError, UsageError
 from vivum.live.messages import codec_of
 from vivum.observe.trace import NodeStopped
 from vivum.pipeline.jobs.running import spark_error
-from vivum.pipeline.sink import VivumStreamWriter
-from vivum.pipeline.sink_options import read_sink_options
-from vivum.pipeline.staging import STAGED_SCHEMA, SinkFolder
+from vivum.pipeline.sink.options import read_sink_options
+from vivum.pipeline.sink.sink import VivumStreamWriter
+from vivum.pipeline.sink.staging import STAGED_SCHEMA, SinkFolder
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.traces import read_trace

@@ -11,8 +11,8 @@ import vivum
 from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
 from vivum.live.keys import with_keys, without_keys
-from vivum.pipeline.options import read_options
-from vivum.pipeline.source import VivumReader, VivumSource
+from vivum.pipeline.source.options import read_options
+from vivum.pipeline.source.source import VivumReader, VivumSource
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
@@ -140,8 +140,8 @@ def test_several_logs_are_read_as_one(spark, quotes, tmp_path):
 
 
 def test_large_segments_are_read_by_several_tasks(tmp_path, monkeypatch):
-    monkeypatch.setattr("vivum.pipeline.source.PARTITION_BYTES_MIN", 4000)
-    monkeypatch.setattr("vivum.pipeline.source.PARTITION_BYTES_MAX", 8000)
+    monkeypatch.setattr("vivum.pipeline.source.source.PARTITION_BYTES_MIN", 4000)
+    monkeypatch.setattr("vivum.pipeline.source.source.PARTITION_BYTES_MAX", 8000)
     with SegmentLog(tmp_path) as log:
         for number in range(50):
             log.append([RecordedRun("/a", 1, 1, number, 1, 0, 0, [bytes(500)])])

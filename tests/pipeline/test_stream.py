@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from recorded.crashed import crash
 from vivum.pipeline import rows_behind
 from vivum.pipeline.progress import rows_from
-from vivum.pipeline.source import VivumSource, VivumStreamReader
+from vivum.pipeline.source.source import VivumSource, VivumStreamReader
 from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog

@@ -4,8 +4,8 @@ from heapq import heappop, heappush
 
 from vivum.core.ids import NodeId
 from vivum.core.time import MICROSECOND, MILLISECOND
-from vivum.protocols.qsm.placement import Placement, place
-from vivum.protocols.qsm.ring import Ring, RingLadder
+from vivum.protocols.qsm.recovery.placement import Placement, place
+from vivum.protocols.qsm.recovery.ring import Ring, RingLadder
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import NO_VOTE, Token, TokenReceipt
 

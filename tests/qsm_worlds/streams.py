@@ -8,10 +8,10 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Output
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.chain import Chain
-from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
-from vivum.protocols.qsm.placement import place
+from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.qsm.recovery.placement import place
+from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, FrameBuilder, resend, split
 from vivum.wire.fragments import Joiner
@@ -38,12 +38,12 @@ def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: An
 
 
 def make_chain(
-    barred: dict[int, int] | None = None, behind: set[Chain] | None = None, packed: Set[int] = frozenset()
-) -> Chain:
+    barred: dict[int, int] | None = None, behind: set[SenderFifo] | None = None, packed: Set[int] = frozenset()
+) -> SenderFifo:
     counters = Counters()
     joiner = Joiner(Limits(), counters)
     barred = {} if barred is None else barred
-    return Chain(ALICE, joiner, counters, barred, set() if behind is None else behind, packed)
+    return SenderFifo(ALICE, joiner, counters, barred, set() if behind is None else behind, packed)
 
 
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:

@@ -9,8 +9,8 @@ from qsm_worlds.aftermath import Aftermath
 from vivum.checkers.registry import CheckerSet
 from vivum.core.time import SECOND
 from vivum.observe.trace import MessageDelivered, MessageSent, NodeStopped, TraceRecord, ViewInstalled
-from vivum.protocols.membership.place import ServicePlace
-from vivum.protocols.membership.service import ERA_BITS
+from vivum.protocols.membership.service.role import ServiceRole
+from vivum.protocols.membership.service.state import ERA_BITS
 from vivum.sim.host import Host
 from vivum.sim.scenario import parse_scenario
 from vivum.sim.swarm import make_up
@@ -37,9 +37,9 @@ def run(table: dict[str, Any], seed: int = 1) -> tuple[Result, list[TraceRecord]
     return result, records, world
 
 
-def place_of(host: Host) -> ServicePlace:
+def place_of(host: Host) -> ServiceRole:
     assert host.node is not None
-    (place,) = [each for each in host.node.protocols if isinstance(each, ServicePlace)]
+    (place,) = [each for each in host.node.protocols if isinstance(each, ServiceRole)]
     return place
 
 

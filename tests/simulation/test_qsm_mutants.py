@@ -9,14 +9,14 @@ import pytest
 from qsm_worlds.worlds import by_region, make_up_hybrid, run_checked
 from vivum.core.ids import GroupId
 from vivum.protocols.qsm import machine, region
-from vivum.protocols.qsm.chain import BURST_BYTES, Chain
-from vivum.protocols.qsm.hybrid import Spreading, SpreadSender
-from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outboxes import Outboxes
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.receive.sender_fifo import BURST_BYTES, SenderFifo
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.qsm.recovery.repair import RepairDesk
+from vivum.protocols.qsm.recovery.ring import Ring
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.repair import RepairDesk
-from vivum.protocols.qsm.ring import Ring
+from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
+from vivum.protocols.qsm.send.outboxes import Outboxes
+from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up
 from vivum.wire.tokens import NOBODY, StreamRecord
@@ -71,14 +71,14 @@ def skips_what_those_behind_lack(patch: Patch) -> None:
 def ignores_begin_marks(patch: Patch) -> None:
     """A new stream does not wait for the one before."""
     patch.setattr(machine, "streams_before", lambda frame: [])
-    right = Chain.deliver
+    right = SenderFifo.deliver
 
-    def deliver(self: Chain, output: Any) -> None:
+    def deliver(self: SenderFifo, output: Any) -> None:
         for stream in self.streams[1:]:
             self._deliver_from(stream, output, BURST_BYTES)
         right(self, output)
 
-    patch.setattr(Chain, "deliver", deliver)
+    patch.setattr(SenderFifo, "deliver", deliver)
 
 
 def never_asks(patch: Patch) -> None:
@@ -99,9 +99,9 @@ def never_takes_a_sleeper_in_again(patch: Patch) -> None:
 
 def delivers_to_those_who_left(patch: Patch) -> None:
     """Ours: messages of old views were delivered in groups that had been left."""
-    right = Chain.__init__
+    right = SenderFifo.__init__
     patch.setattr(
-        Chain,
+        SenderFifo,
         "__init__",
         lambda self, sender, joiner, counters, barred, *rest: right(self, sender, joiner, counters, {}, *rest),
     )

@@ -65,7 +65,7 @@ def test_a_package_that_has_no_row_is_caught(plant):
 def test_a_protocol_does_not_import_one_above_it(plant):
     tree = plant(
         {
-            "src/vivum/protocols/qsm/ring.py": "import vivum.protocols.vsync.flush",
+            "src/vivum/protocols/qsm/recovery/ring.py": "import vivum.protocols.vsync.flush",
             "src/vivum/protocols/vsync/flush.py": "",
         }
     )
@@ -73,11 +73,11 @@ def test_a_protocol_does_not_import_one_above_it(plant):
 
 
 def test_a_protocol_may_import_one_below_it_and_the_ground(plant):
-    lines = "import vivum.protocols.qsm.ring\nfrom vivum.protocols.commands import JoinGroup"
+    lines = "import vivum.protocols.qsm.recovery.ring\nfrom vivum.protocols.commands import JoinGroup"
     tree = plant(
         {
             "src/vivum/protocols/vsync/flush.py": lines,
-            "src/vivum/protocols/qsm/ring.py": "",
+            "src/vivum/protocols/qsm/recovery/ring.py": "",
             "src/vivum/protocols/commands.py": "class JoinGroup: ...",
         }
     )
@@ -87,8 +87,8 @@ def test_a_protocol_may_import_one_below_it_and_the_ground(plant):
 def test_the_ground_of_the_protocols_imports_none_of_them(plant):
     tree = plant(
         {
-            "src/vivum/protocols/commands.py": "import vivum.protocols.qsm.ring",
-            "src/vivum/protocols/qsm/ring.py": "",
+            "src/vivum/protocols/commands.py": "import vivum.protocols.qsm.recovery.ring",
+            "src/vivum/protocols/qsm/recovery/ring.py": "",
         }
     )
     assert "is ground for all protocols" in layer_faults(tree)[0]

@@ -21,7 +21,7 @@ def test_private_names_and_twins_and_imported_names_may_repeat(plant):
         {
             "src/vivum/core/ids.py": "class Member: ...\ndef _check(): ...",
             "src/vivum/wire/views.py": "from vivum.core.ids import Member\ndef _check(): ...",
-            "src/vivum/wire/_twin.py": "def split(): ...",
+            "src/vivum/wire/_codec_twin.py": "def split(): ...",
             "src/vivum/wire/codec.py": "def split(): ...",
         }
     )

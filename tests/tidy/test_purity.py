@@ -31,7 +31,7 @@ def test_pure_packages_are_pure(root):
     ],
 )
 def test_an_impure_line_is_caught(plant, line, thing):
-    (fault,) = purity_faults(plant({"src/vivum/protocols/qsm/ring.py": line}))
+    (fault,) = purity_faults(plant({"src/vivum/protocols/qsm/recovery/ring.py": line}))
     assert fault.endswith(f": {thing} has no place in a pure package")
 
 
@@ -46,7 +46,7 @@ def test_an_impure_line_is_caught(plant, line, thing):
     ],
 )
 def test_a_pure_line_is_not_accused(plant, line):
-    assert purity_faults(plant({"src/vivum/protocols/qsm/ring.py": line})) == []
+    assert purity_faults(plant({"src/vivum/protocols/qsm/recovery/ring.py": line})) == []
 
 
 def test_packages_that_drive_nodes_may_be_impure(plant):

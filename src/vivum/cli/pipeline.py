@@ -29,7 +29,7 @@ from vivum.pipeline.jobs.silver import silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.jobs.watermarks import WATERMARK_DELAY, delay_ms
-from vivum.pipeline.options import read_options
+from vivum.pipeline.source.options import read_options
 
 app = command_group("Make bronze, silver and gold tables from recorded logs, on Spark.")
 

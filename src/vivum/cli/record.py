@@ -24,7 +24,7 @@ from vivum.cli.joining import (
 )
 from vivum.core.time import parse_duration_ns
 from vivum.live.connecting import Connecting
-from vivum.pipeline.recorder import Recorder
+from vivum.pipeline.recording.recorder import Recorder
 from vivum.protocols.directory.names import check_pattern
 from vivum.storage.segment_log import SegmentLog
 

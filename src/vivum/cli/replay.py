@@ -21,7 +21,7 @@ from vivum.cli.joining import (
 )
 from vivum.core.errors import UsageError
 from vivum.live.connecting import Connecting
-from vivum.pipeline.replaying import replay
+from vivum.pipeline.recording.replaying import replay
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_names import EVERY_TOPIC, TopicPattern
 

@@ -27,7 +27,7 @@ from vivum.demo.topics import (
     topic_of,
 )
 from vivum.pipeline.market_messages import MarketOrder, MarketQuote, MarketTrade, SurveillanceAlert
-from vivum.pipeline.recorder import Recorder
+from vivum.pipeline.recording.recorder import Recorder
 from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
 

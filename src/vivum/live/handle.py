@@ -13,14 +13,14 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member, RegionId
 from vivum.core.machine import Delivery, Event
 from vivum.core.ranges import RangeSet
-from vivum.live.back_copies import ReplayLine
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
-from vivum.live.catching_up import CatchingUp, ReplayStart
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError
 from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_fit, codec_of
 from vivum.live.moving import NO_CHANNEL, move_seats
+from vivum.live.replay.back_copies import ReplayLine
+from vivum.live.replay.catching_up import CatchingUp, ReplayStart
 from vivum.live.reporting import Reporter
 from vivum.live.seat import Seat
 from vivum.live.statistics import NodeStatistics

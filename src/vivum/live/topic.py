@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.machine import Delivery
-from vivum.live.catching_up import CatchingUp
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.failures import MissedMessages
 from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
 from vivum.live.reader import Batches, Events, Reader
+from vivum.live.replay.catching_up import CatchingUp
 from vivum.live.seat import VIEWS_MAX, Listener, Seat
 from vivum.wire.codec import measure
 

@@ -16,8 +16,8 @@ from vivum.core.settings import settings_of
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
-from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.place import ServicePlace
+from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.role import ServiceRole
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
@@ -87,7 +87,7 @@ def _make_qsm_node(
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
     machine = QsmMachine(client, gate, settings, trace=trace)
-    place = ServicePlace(gate, client)
+    place = ServiceRole(gate, client)
     return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
 
 
@@ -95,7 +95,7 @@ def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     counters = Counters()
     gate = Gate(domain_tag("sim"), counters, member)
     # A service that comes back has lost its state: it can only tell who went on.
-    place = ServicePlace(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
+    place = ServiceRole(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
     return Node(member, gate, [place], counters)
 
 

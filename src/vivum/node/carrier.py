@@ -1,16 +1,16 @@
 """A place in a node where the configuration service is or can come to be, and how a new one begins there.
 
-The service, or a copy of its state that takes over when it dies, is in the `ServicePlace`; this adds what a live node
+The service, or a copy of its state that takes over when it dies, is in the `ServiceRole`; this adds what a live node
 needs: beginning a service where there is none, and telling the machines beside it (directory, beacon) of it.
 """
 
 from vivum.core.ids import Endpoint, Member
 from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
-from vivum.protocols.membership.allegiance import term_of
-from vivum.protocols.membership.client import MembershipClient
-from vivum.protocols.membership.place import ServicePlace
-from vivum.protocols.membership.service import ConfigurationService
-from vivum.protocols.membership.service_machine import ServiceMachine
+from vivum.protocols.membership.client.allegiance import term_of
+from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.service.role import ServiceRole
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 
@@ -18,14 +18,14 @@ from vivum.wire.gate import Gate
 class Carrier:
     """Carries the configuration service, a copy of it, or neither."""
 
-    kinds = ServicePlace.kinds
+    kinds = ServiceRole.kinds
     commands: frozenset[type[Command]] = frozenset()
     has_data = False
 
     def __init__(self, gate: Gate, client: MembershipClient | None) -> None:
         """Prepare. Only with a client can the node be a standby of a service elsewhere."""
         self._gate = gate
-        self._place = ServicePlace(gate, client)
+        self._place = ServiceRole(gate, client)
 
     @property
     def serving(self) -> ServiceMachine | None:

@@ -20,7 +20,7 @@ from vivum.protocols.directory.machine import DirectoryMachine
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.machine import Discovery
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.survey.machine import Surveyor

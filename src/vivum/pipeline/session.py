@@ -81,7 +81,7 @@ def register(spark: "SparkSession") -> None:
 
     Its workers must run a Python that has Vivum: set PYSPARK_PYTHON before the session is made.
     """
-    from vivum.pipeline.source import VivumSource
+    from vivum.pipeline.source.source import VivumSource
 
     # The source takes filters; Spark refuses such a source while this is off.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")

@@ -20,8 +20,8 @@ from vivum.protocols.commands import SendConfirmed
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.allegiance import ROUND_BITS
-from vivum.protocols.membership.client import ClientState, MembershipClient
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
+from vivum.protocols.membership.client.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver

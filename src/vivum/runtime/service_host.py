@@ -8,7 +8,7 @@ from vivum.core.machine import Delivery, Event
 from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.allegiance import ROUND_BITS
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
 

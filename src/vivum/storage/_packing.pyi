@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vivum.storage.packing_twin import Part
+from vivum.storage._packing_twin import Part
 
 def lay_columns(
     memory: Any,

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""The columns of a batch, compiled. `packing_twin.py` is the same in plain Python; change both or neither.
+"""The columns of a batch, compiled. `_packing_twin.py` is the same in plain Python; change both or neither.
 
 Everything is looked at and checked first, but for the messages in pieces. Then all is written while other threads run:
 nothing is read there but bytes, by pointers that were taken before. The lists must be the caller's own: who could take

@@ -24,12 +24,12 @@ from vivum.storage.segment_format import ALIGNMENT, COLUMNS, HEADER_BYTES, Batch
 from vivum.storage.trace_schema import arrow
 
 if os.environ.get("VIVUM_PURE") == "1":
-    from vivum.storage.packing_twin import lay_columns
+    from vivum.storage._packing_twin import lay_columns
 else:
     try:
         from vivum.storage._packing import lay_columns
     except ImportError:
-        from vivum.storage.packing_twin import lay_columns
+        from vivum.storage._packing_twin import lay_columns
 
 PAGE_BYTES = 4096
 """Of what begins and ends on multiples of this, every disk that we know takes writes past the kernel's cache."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vivum.core.errors import UsageError
-from vivum.storage.packing_twin import Part
+from vivum.storage._packing_twin import Part
 from vivum.storage.segment_format import SEGMENT_ROWS_MAX
 from vivum.wire.codec import PackedRun, measure
 

@@ -1,4 +1,4 @@
-"""What the codec offers: the description of `_codec.pyx` and `_twin.py`. Import from `vivum.wire.codec`."""
+"""What the codec offers: the description of `_codec.pyx` and `_codec_twin.py`. Import from `vivum.wire.codec`."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import final, overload

@@ -2,7 +2,7 @@
 # cython: auto_pickle=False
 """The compiled codec: frames made, and the other compiled parts under one name. Format: `docs/design/wire.md`.
 
-The twin `_twin.py` has the same names and the same behaviour to the byte and to the error; change both or neither.
+The twin `_codec_twin.py` has the same names and the same behaviour to the byte and to the error; change both or neither.
 This module knows bytes and numbers, nothing of members, views or time.
 
 Rules that keep it from reading or writing past a buffer:

@@ -1,4 +1,4 @@
-"""The way in, in plain Python: buffers cut into frames, frames into messages. `_twin` exports it.
+"""The way in, in plain Python: buffers cut into frames, frames into messages. `_codec_twin` exports it.
 
 Same names as `_frames.pyx` and same behaviour to the byte and to the error; change both or neither.
 """

@@ -1,4 +1,4 @@
-"""Sequence windows and XOR in plain Python; `_twin` exports them.
+"""Sequence windows and XOR in plain Python; `_codec_twin` exports them.
 
 Same names and same behaviour as `_window.pyx`; change both or neither. Meanings are told in `_codec.pyi`.
 """

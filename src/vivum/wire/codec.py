@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     COMPILED: bool
 elif os.environ.get("VIVUM_PURE") == "1":
-    from vivum.wire import _twin as _chosen
+    from vivum.wire import _codec_twin as _chosen
 
     COMPILED = False
 else:
@@ -21,7 +21,7 @@ else:
 
         COMPILED = True
     except ImportError:
-        from vivum.wire import _twin as _chosen
+        from vivum.wire import _codec_twin as _chosen
 
         COMPILED = False
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from membership_net.net import MILLISECOND, SECOND, SERVICE, Net
 from vivum.core.ids import Endpoint
 from vivum.core.ranges import RangeSet
-from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
+from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.settings import ServiceSettings
 
 HOSTS = [f"h{index}" for index in range(6)]

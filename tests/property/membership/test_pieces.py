@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
-from vivum.protocols.membership.approximate import merge_alike
+from vivum.protocols.membership.client.subscriptions import Subscriptions
 from vivum.protocols.membership.group_epochs import GroupEpochs
-from vivum.protocols.membership.regions import MemberPlacement, Regions, share_a_group
-from vivum.protocols.membership.requests import Requests
+from vivum.protocols.membership.service.approximate import merge_alike
+from vivum.protocols.membership.service.regions import MemberPlacement, Regions, share_a_group
 
 GROUP_SETS = st.sets(st.integers(0, 12), max_size=6)
 
@@ -90,7 +90,7 @@ def test_merged_regions_cover_every_node_once_and_keep_the_bound_on_waste(counts
 
 @given(st.lists(st.tuples(GROUP_SETS, st.booleans()), max_size=12))
 def test_requests_bring_the_service_to_what_is_wanted(steps):
-    requests, service, numbers = Requests(), set(), []
+    requests, service, numbers = Subscriptions(), set(), []
     for wanted, answered in [*steps, (None, True), (None, True)]:
         if wanted is not None:
             requests.wanted = RangeSet((group, group + 1) for group in wanted)

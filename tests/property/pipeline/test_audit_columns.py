@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planted.history import History
 from vivum.checkers.registry import check_history
 from vivum.observe.trace import TraceRecord
-from vivum.pipeline.audit import causal_twin
+from vivum.pipeline.audit import _causal_walk_twin
 from vivum.pipeline.audit.columns import CODES, ROWS, packed, unpacked
 from vivum.pipeline.audit.plain import DOUBTS, MEMBERS_BETWEEN, PlainGroups
 
@@ -88,7 +88,7 @@ def test_the_compiled_walk_finds_what_the_checker_finds(records, hold, random):
     cut = random.randrange(0, block.shape[1] + 1)
     blocks = [numpy.ascontiguousarray(each) for each in (block[:, :cut], block[:, cut:])]
     count, found = compiled.walk(blocks, hold)
-    expected_count, expected = causal_twin.walk(blocks, hold)
+    expected_count, expected = _causal_walk_twin.walk(blocks, hold)
     assert (count, sorted(found)) == (expected_count, sorted(expected))
 
 

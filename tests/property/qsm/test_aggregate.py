@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivum.core.ranges import RangeSet
-from vivum.protocols.qsm.aggregate import beyond, merge, partitions_below, split_by_partition
-from vivum.protocols.qsm.placement import place
+from vivum.protocols.qsm.recovery.aggregate import beyond, merge, partitions_below, split_by_partition
+from vivum.protocols.qsm.recovery.placement import place
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 STABLE = 10

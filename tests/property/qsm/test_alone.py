@@ -15,7 +15,7 @@ from vivum.core.machine import Delivery
 from vivum.node.compose import MemberParts
 from vivum.protocols.commands import LeaveGroup, SendMessages
 from vivum.protocols.qsm import _alone_twin
-from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.kinds import Kind

@@ -12,8 +12,8 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Datagram
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
-from vivum.protocols.qsm.outgoing import RegionSender
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.send.region_sender import RegionSender
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RegionReport
 
@@ -25,7 +25,7 @@ class Side:
 
     def __init__(self, settings: QsmSettings, at_once: bool, destinations: int) -> None:
         self.counters = Counters()
-        self.sending = Sending(settings, Limits(), self.counters)
+        self.sending = Sender(settings, Limits(), self.counters)
         self.sending.slow[TWO] = SlowMembers.WAIT
         self.stream = self.sending.open(config(), tuple(map(Channel, range(destinations))))
         self.at_once = at_once

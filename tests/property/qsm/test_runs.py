@@ -11,12 +11,12 @@ from vivum.core.ids import Channel, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Output
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.chain import Chain
-from vivum.protocols.qsm.incoming import StreamReceiver
 from vivum.protocols.qsm.lanes import Lane, take_run
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.send.region_sender import RegionSender
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame
 from vivum.wire.tokens import RegionReport
@@ -47,7 +47,7 @@ def messages(output: Output) -> list[tuple[int, int, bytes, int, int]]:
     ]
 
 
-def state(stream: StreamReceiver, chain: Chain) -> tuple[object, ...]:
+def state(stream: StreamReceiver, chain: SenderFifo) -> tuple[object, ...]:
     shared = ("window", "_placement", "_settings", "_counters")
     others = ("held", "cache", "_asked", "_expected", "_expected_before")
     kept = {name: getattr(stream, name) for name in StreamReceiver.__slots__ if name not in shared + others}
@@ -112,7 +112,7 @@ def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
 
 
 def sent_by(
-    sending: Sending, stream: RegionSender, steps: list[tuple[Any, list[int], int, int]], groups: dict[Any, int]
+    sending: Sender, stream: RegionSender, steps: list[tuple[Any, list[int], int, int]], groups: dict[Any, int]
 ) -> list[Any]:
     told: list[Any] = []
     for now_ns, (group, sizes, room_bytes, confirmed) in enumerate(steps):
@@ -153,7 +153,7 @@ def test_frames_that_are_sealed_together_are_those_that_would_be_sealed_one_by_o
             settings = QsmSettings(
                 frame_bytes_max=10_000, rate_initial=0, window_bytes=window_bytes, window_frames=window_frames
             )
-            sending = Sending(settings, Limits(), Counters())
+            sending = Sender(settings, Limits(), Counters())
             stream = sending.open(config(), tuple(map(Channel, range(destinations))))
             told.append(sent_by(sending, stream, steps, {ONE: 0, TWO: 0}))
     assert told[0] == told[1]

@@ -10,12 +10,12 @@ from vivum.core.errors import DecodeError
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.wire import _twin, codec
+from vivum.wire import _codec_twin, codec
 from vivum.wire.control import CONTROL_TYPES, decode_control
 from vivum.wire.fragments import Joiner, Outbox
 from vivum.wire.kinds import Kind
 
-FORMS = [_twin, codec] if codec.COMPILED else [_twin]
+FORMS = [_codec_twin, codec] if codec.COMPILED else [_codec_twin]
 SENDER = Member(NodeId(1), Incarnation(1))
 MESSAGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.binary(max_size=80)), max_size=30)
 

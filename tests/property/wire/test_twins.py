@@ -16,7 +16,7 @@ from property.wire.wire_strategies import (
     outcome,
     split_outcome,
 )
-from vivum.wire import _twin
+from vivum.wire import _codec_twin
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE, GROUP_MAX
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
@@ -38,20 +38,20 @@ LISTS = st.one_of(st.lists(PAYLOADS, max_size=6), st.lists(BYTES_LIKE, max_size=
 @settings(max_examples=700)
 @given(BUFFERS)
 def test_splitting_agrees(data):
-    assert split_outcome(_codec, data) == split_outcome(_twin, data)
+    assert split_outcome(_codec, data) == split_outcome(_codec_twin, data)
 
 
 @settings(max_examples=60)
 @given(BUFFERS, st.sampled_from([bytearray, memoryview]))
 def test_splitting_other_buffers_agrees(data, form):
-    assert split_outcome(_codec, form(data)) == split_outcome(_twin, form(data))
+    assert split_outcome(_codec, form(data)) == split_outcome(_codec_twin, form(data))
 
 
 @settings(max_examples=30)
 @given(BUFFERS)
 def test_splitting_agrees_at_every_length(data):
     for stop in range(len(data)):
-        assert split_outcome(_codec, data[:stop]) == split_outcome(_twin, data[:stop])
+        assert split_outcome(_codec, data[:stop]) == split_outcome(_codec_twin, data[:stop])
 
 
 HEADERS = st.tuples(U32, U32, U16, U32, U32, SEQUENCES, U64)
@@ -76,7 +76,7 @@ STEPS = st.one_of(
 @settings(max_examples=500)
 @given(st.one_of(st.sampled_from([64, 100, 300]), ANY, WRONG), st.lists(STEPS, max_size=12))
 def test_packing_agrees(capacity, steps):
-    made = outcome(_twin.FrameBuilder, capacity)
+    made = outcome(_codec_twin.FrameBuilder, capacity)
     compiled = outcome(_codec.FrameBuilder, capacity)
     if made[0] != "returned":
         assert made == compiled
@@ -91,7 +91,7 @@ def test_packing_agrees(capacity, steps):
         assert [compiled.room(1, number) for number in range(5)] == [twin.room(1, number) for number in range(5)]
     sealed = twin.seal(1, 2, 3, 4, 5, 6, 7, 8)
     assert compiled.seal(1, 2, 3, 4, 5, 6, 7, 8) == sealed
-    assert split_outcome(_twin, sealed)[0] == "returned", "a builder makes only frames that receivers take"
+    assert split_outcome(_codec_twin, sealed)[0] == "returned", "a builder makes only frames that receivers take"
 
 
 CONSECUTIVE = st.lists(
@@ -106,7 +106,7 @@ CONSECUTIVE = st.lists(
 @given(st.sampled_from([64, 100, 300, 1472]), CONSECUTIVE)
 def test_packing_of_one_group_in_order_agrees(capacity, steps):
     """Numbers go on most of the time, so that runs with flags at both ends come about."""
-    forms = [_twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)]
+    forms = [_codec_twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)]
     sequence = 0
     for name, goes_on, payload in steps:
         sequence += goes_on
@@ -130,8 +130,8 @@ def test_packing_of_one_group_in_order_agrees(capacity, steps):
         assert outcomes[0] == outcomes[1]
     sealed = [form.seal(1, 2, 3, 4, 5, 6, 7, 8) for form in forms]
     assert sealed[0] == sealed[1]
-    assert split_outcome(_codec, sealed[0]) == split_outcome(_twin, sealed[0])
-    assert split_outcome(_twin, sealed[0])[0] == "returned", "a builder makes only frames that receivers take"
+    assert split_outcome(_codec, sealed[0]) == split_outcome(_codec_twin, sealed[0])
+    assert split_outcome(_codec_twin, sealed[0])[0] == "returned", "a builder makes only frames that receivers take"
 
 
 PARTS = st.tuples(GROUPS, st.integers(0, 1000), st.lists(PAYLOADS, min_size=3, max_size=30), st.integers(0, 3))
@@ -154,7 +154,7 @@ LOOSE_PARTS = st.tuples(
 )
 def test_sealing_many_frames_agrees(capacity, parts, frames_max, bytes_max, kind, header):
     arguments = (parts, frames_max, bytes_max, kind, *header)
-    twin, compiled = _twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
+    twin, compiled = _codec_twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
     assert outcome(compiled.seal_runs, *arguments) == outcome(twin.seal_runs, *arguments)
     for form in (twin, compiled):
         assert form.empty
@@ -174,14 +174,14 @@ def test_sealing_many_frames_agrees(capacity, parts, frames_max, bytes_max, kind
 )
 def test_sealing_one_message_agrees_and_is_the_same_as_in_two_steps(capacity, group, message, payload, kind, header):
     arguments = (group, message, payload, kind, *header)
-    twin, compiled = _twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
+    twin, compiled = _codec_twin.FrameBuilder(capacity), _codec.FrameBuilder(capacity)
     alone = outcome(compiled.seal_one, *arguments)
     assert alone == outcome(twin.seal_one, *arguments)
     for form in (twin, compiled):
         form.append(1, 1, b"begun")
     assert outcome(compiled.seal_one, *arguments) == outcome(twin.seal_one, *arguments) == alone
     if alone[0] == "returned" and alone[1] is not None:
-        oracle = _twin.FrameBuilder(capacity)
+        oracle = _codec_twin.FrameBuilder(capacity)
         assert oracle.append(group, message, payload)
         assert oracle.seal(kind, *header) == alone[1]
         assert {form.seal(kind, *header) for form in (twin, compiled)} != {alone[1]}
@@ -191,7 +191,7 @@ def test_sealing_one_message_agrees_and_is_the_same_as_in_two_steps(capacity, gr
 def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, lists, frames_max):
     parts = [(group, 5, payloads, min(group, len(payloads))) for group, payloads in enumerate(lists)]
     waiting = {group: (payloads, start) for group, _, payloads, start in parts}
-    oracle, expected, packed = _twin.FrameBuilder(capacity), [], []
+    oracle, expected, packed = _codec_twin.FrameBuilder(capacity), [], []
     next_one = (0, parts[0][3] if parts else 0)
     while len(expected) < frames_max:
         runs, fits_alone = [], False
@@ -202,7 +202,7 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, l
             waiting[group] = (payloads, stop)
             if stop < len(payloads):
                 end = (group, stop)
-                fits_alone = _twin.FrameBuilder(capacity).append(1, 5, payloads[stop])
+                fits_alone = _codec_twin.FrameBuilder(capacity).append(1, 5, payloads[stop])
                 break
             del waiting[group]
         if not fits_alone:
@@ -210,7 +210,7 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, l
         expected.append(oracle.seal(1, 2, 3, 4, 5, 6, 7 + len(expected), 8))
         packed.append(runs)
         next_one = end
-    for form in (_twin, _codec):
+    for form in (_codec_twin, _codec):
         made = form.FrameBuilder(capacity).seal_runs(parts, frames_max, 1 << 30, 1, 2, 3, 4, 5, 6, 7, 8)
         assert made == (expected, packed, next_one)
 
@@ -233,13 +233,13 @@ def test_sealing_frames_of_cut_messages_agrees(
     capacity, least, group, first, payloads, index, cut, frames_max, bytes_max, kind, header
 ):
     arguments = (capacity, least, group, first, payloads, index, cut, frames_max, bytes_max, kind, *header)
-    assert outcome(_codec.seal_cut, *arguments) == outcome(_twin.seal_cut, *arguments)
+    assert outcome(_codec.seal_cut, *arguments) == outcome(_codec_twin.seal_cut, *arguments)
 
 
 @st.composite
 def alike_frames(draw):
     """Frames of a stream or two, many of which go on where the last one ended, and some with several groups."""
-    builder, made, numbers = _twin.FrameBuilder(300), [], {0: 0, 1: 0, GROUP_MAX: LIST_SEQUENCE - 2}
+    builder, made, numbers = _codec_twin.FrameBuilder(300), [], {0: 0, 1: 0, GROUP_MAX: LIST_SEQUENCE - 2}
     group = 0
     for sequence in range(draw(st.integers(1, 8))):
         for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
@@ -262,9 +262,9 @@ def alike_frames(draw):
 @settings(max_examples=400)
 @given(alike_frames(), st.one_of(st.integers(0, 12), ANY, WRONG), st.one_of(st.integers(0, 12), ANY, WRONG))
 def test_taking_frames_together_agrees(buffers, start, messages_max):
-    twin, compiled = ([form.split(data)[0] for data in buffers] for form in (_twin, _codec))
-    assert outcome(_codec.consecutive, compiled, start) == outcome(_twin.consecutive, twin, start)
-    taken = outcome(_twin.take_runs, twin, messages_max)
+    twin, compiled = ([form.split(data)[0] for data in buffers] for form in (_codec_twin, _codec))
+    assert outcome(_codec.consecutive, compiled, start) == outcome(_codec_twin.consecutive, twin, start)
+    taken = outcome(_codec_twin.take_runs, twin, messages_max)
     assert outcome(_codec.take_runs, compiled, messages_max) == taken
     if taken[0] == "returned":
         count, runs = taken[1]
@@ -321,10 +321,10 @@ def described(taken):
 @settings(max_examples=400)
 @given(st.one_of(alike_frames(), alike_frames().map(lambda made: [b"".join(made)])), st.integers(0, 12))
 def test_taking_frames_together_without_cutting_agrees(buffers, messages_max):
-    twin, compiled = ([frame for data in buffers for frame in form.split(data)] for form in (_twin, _codec))
-    cut = pieces(run[1:] for run in _twin.take_runs(twin, messages_max)[1])
+    twin, compiled = ([frame for data in buffers for frame in form.split(data)] for form in (_codec_twin, _codec))
+    cut = pieces(run[1:] for run in _codec_twin.take_runs(twin, messages_max)[1])
     for packed in ({0}, {1}, {0, 1}, {GROUP_MAX}, frozenset()):
-        taken = outcome(_twin.take_runs, twin, messages_max, packed)
+        taken = outcome(_codec_twin.take_runs, twin, messages_max, packed)
         assert described(outcome(_codec.take_runs, compiled, messages_max, packed)) == described(taken)
         assert pieces(run[1:] for run in taken[1][1]) == cut
         assert all(run[1] in packed or isinstance(run[4], list) for run in taken[1][1])
@@ -335,13 +335,13 @@ def test_taking_frames_together_without_cutting_agrees(buffers, messages_max):
 @given(KINDS, LOOSE_HEADERS, BYTES_LIKE, st.one_of(U16, ANY, WRONG))
 def test_control_frames_agree(kind, header, body, key_epoch):
     arguments = (kind, *header, body, key_epoch)
-    assert outcome(_codec.seal_control, *arguments) == outcome(_twin.seal_control, *arguments)
+    assert outcome(_codec.seal_control, *arguments) == outcome(_codec_twin.seal_control, *arguments)
 
 
 @settings(max_examples=100)
 @given(st.one_of(BUFFERS, BUFFERS.map(bytearray), BYTES_LIKE))
 def test_resending_agrees(frame):
-    assert outcome(_codec.resend, frame) == outcome(_twin.resend, frame)
+    assert outcome(_codec.resend, frame) == outcome(_codec_twin.resend, frame)
 
 
 @st.composite
@@ -352,7 +352,7 @@ def spread_frames(draw):
     listed = bytearray(SpreadList([entry[:2] for entry in entries]).encode([entry[2] for entry in entries]))
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 3]))):
         listed[draw(st.integers(0, len(listed) - 1))] = draw(st.integers(0, 255))
-    builder = _twin.FrameBuilder(400)
+    builder = _codec_twin.FrameBuilder(400)
     builder.append(draw(st.sampled_from([GROUP_MAX, GROUP_MAX, GROUP_MAX, 5])), LIST_SEQUENCE, bytes(listed))
     builder.append(1, 0, draw(PAYLOADS))
     data = bytearray(builder.seal(Kind.SPREAD, *draw(HEADERS)))
@@ -367,16 +367,16 @@ def spread_frames(draw):
 def test_relabelling_agrees_and_gives_frames_that_receivers_take(case):
     data, wanted = case
     verdict = outcome(_codec.relabel, data, *wanted)
-    assert verdict == outcome(_twin.relabel, data, *wanted)
-    if verdict[0] == "returned" and verdict[1] is not None and outcome(_twin.split, data)[0] == "returned":
-        (before,), (after,) = _twin.split(data), _twin.split(verdict[1])
+    assert verdict == outcome(_codec_twin.relabel, data, *wanted)
+    if verdict[0] == "returned" and verdict[1] is not None and outcome(_codec_twin.split, data)[0] == "returned":
+        (before,), (after,) = _codec_twin.split(data), _codec_twin.split(verdict[1])
         assert (after.kind, after.region, after.view) == (Kind.DATA, *wanted)
         assert after.messages() == before.messages()
 
 
 @given(st.one_of(BUFFERS, BUFFERS.map(bytearray), BYTES_LIKE), st.one_of(U32, ANY, WRONG), st.one_of(U32, ANY, WRONG))
 def test_relabelling_anything_agrees(frame, region, view):
-    assert outcome(_codec.relabel, frame, region, view) == outcome(_twin.relabel, frame, region, view)
+    assert outcome(_codec.relabel, frame, region, view) == outcome(_codec_twin.relabel, frame, region, view)
 
 
 @given(
@@ -386,7 +386,7 @@ def test_relabelling_anything_agrees(frame, region, view):
 )
 def test_xor_agrees(target, source, offset):
     mine, theirs = bytearray(target), bytearray(target)
-    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_twin.xor_into, theirs, source, offset)
+    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_codec_twin.xor_into, theirs, source, offset)
     assert mine == theirs
 
 
@@ -394,7 +394,7 @@ def test_xor_agrees(target, source, offset):
 def test_xor_with_a_part_of_itself_agrees(target, start, stop, offset):
     mine, theirs = bytearray(target), bytearray(target)
     source, same = memoryview(mine)[start:stop], memoryview(theirs)[start:stop]
-    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_twin.xor_into, theirs, same, offset)
+    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_codec_twin.xor_into, theirs, same, offset)
     assert mine == theirs
 
 
@@ -411,7 +411,7 @@ def test_xor_with_a_part_of_itself_agrees(target, start, stop, offset):
 )
 def test_windows_agree(first, capacity, steps):
     made, compiled = (
-        outcome(_twin.SequenceWindow, first, capacity),
+        outcome(_codec_twin.SequenceWindow, first, capacity),
         outcome(_codec.SequenceWindow, first, capacity),
     )
     if made[0] != "returned":
@@ -429,4 +429,4 @@ def test_windows_agree(first, capacity, steps):
     st.one_of(st.none(), st.integers(0, 9), ANY, WRONG),
 )
 def test_measuring_agrees(payloads, start, stop):
-    assert outcome(_codec.measure, payloads, start, stop) == outcome(_twin.measure, payloads, start, stop)
+    assert outcome(_codec.measure, payloads, start, stop) == outcome(_codec_twin.measure, payloads, start, stop)

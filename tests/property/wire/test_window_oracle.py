@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vivum.wire import _twin, codec
+from vivum.wire import _codec_twin, codec
 from vivum.wire.layout import BEYOND, DUPLICATE, NEW, SEQUENCE_MAX
 
-FORMS = [_twin, codec] if codec.COMPILED else [_twin]
+FORMS = [_codec_twin, codec] if codec.COMPILED else [_codec_twin]
 
 
 class Oracle:

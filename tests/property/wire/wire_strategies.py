@@ -4,7 +4,7 @@ import struct
 
 from hypothesis import strategies as st
 
-from vivum.wire import _twin
+from vivum.wire import _codec_twin
 from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE, HEADER, HEADER_BYTES, KNOWN_KINDS, MESSAGE_KINDS
 
 U16, U32, U64 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -94,7 +94,7 @@ def loose_frames(draw):
 @st.composite
 def good_frames(draw):
     """A frame as our own builder makes it."""
-    builder = _twin.FrameBuilder(draw(st.sampled_from([64, 100, 300, 1472])))
+    builder = _codec_twin.FrameBuilder(draw(st.sampled_from([64, 100, 300, 1472])))
     group, sequence = 1, 0
     for _ in range(draw(st.integers(0, 8))):
         if draw(st.booleans()):

@@ -8,7 +8,7 @@ from vivum.live.moving import NO_CHANNEL, move_seats
 from vivum.live.seat import Seat
 from vivum.protocols.commands import JoinGroup, LeaveGroup
 from vivum.protocols.directory.machine import BLOCKS, block_of
-from vivum.protocols.membership.allegiance import term_of
+from vivum.protocols.membership.client.allegiance import term_of
 from vivum.wire.directory import TopicRecord
 
 NO_HOST = cast(Any, None)

@@ -5,7 +5,7 @@ from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.membership.assembly import Assembly, cut
-from vivum.protocols.membership.changes import ConfigurationChanged
+from vivum.protocols.membership.client.changes import ConfigurationChanged
 from vivum.wire.membership import (
     Configuration,
     ConfigurationAck,

@@ -6,8 +6,8 @@ from vivum.core.ids import Endpoint, GroupId
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.trace import MemoryTrace, NodeStarted, NodeStopped
-from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import ClientState
+from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
+from vivum.protocols.membership.client.client import ClientState
 
 
 def test_a_dead_node_is_dropped_within_a_bound_and_the_others_learn_it():

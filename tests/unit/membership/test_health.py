@@ -3,7 +3,7 @@
 import pytest
 
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.membership.health import SCORE_MAX, LocalHealth
+from vivum.protocols.membership.client.health import SCORE_MAX, LocalHealth
 
 TICK = 100 * MILLISECOND
 

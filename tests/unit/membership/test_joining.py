@@ -12,8 +12,8 @@ from vivum.core.machine import Command
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.counters import Counters
-from vivum.protocols.membership.changes import ConfigurationChanged, Welcomed
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client.changes import ConfigurationChanged, Welcomed
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.settings import ClientSettings
 from vivum.wire.gate import Gate
 

@@ -3,7 +3,7 @@ from time import perf_counter
 import pytest
 
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.protocols.membership.regions import MemberPlacement, Regions, share_a_group
+from vivum.protocols.membership.service.regions import MemberPlacement, Regions, share_a_group
 
 
 def member(node, incarnation=1):

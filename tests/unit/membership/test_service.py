@@ -2,7 +2,7 @@ import pytest
 
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
-from vivum.protocols.membership.service import ConfigurationService
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.protocols.membership.settings import ServiceSettings
 
 

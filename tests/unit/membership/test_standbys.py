@@ -6,11 +6,11 @@ from membership_net.net import SERVICE, Net
 from membership_net.scenes import is_message
 from vivum.core.ids import Endpoint, GroupId, Member, NodeId
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.membership.allegiance import Allegiance, term_of
-from vivum.protocols.membership.changes import Removed
-from vivum.protocols.membership.service import ERA_BITS, ERA_INCARNATIONS
+from vivum.protocols.membership.client.allegiance import Allegiance, term_of
+from vivum.protocols.membership.client.changes import Removed
+from vivum.protocols.membership.service.snapshot import write_state
+from vivum.protocols.membership.service.state import ERA_BITS, ERA_INCARNATIONS
 from vivum.protocols.membership.settings import ServiceSettings
-from vivum.protocols.membership.snapshot import write_state
 from vivum.wire.membership import Configuration
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy
 

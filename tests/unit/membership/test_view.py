@@ -1,5 +1,5 @@
 from vivum.core.ids import Endpoint, GroupId
-from vivum.protocols.membership.view import ConfigurationView
+from vivum.protocols.membership.client.view import ConfigurationView
 from vivum.wire.membership import ConfigurationChanges, MemberAddress, RegionRecord
 
 

@@ -4,7 +4,7 @@ from membership_net.scenes import net_of
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.membership.changes import Removed
+from vivum.protocols.membership.client.changes import Removed
 
 
 def test_a_group_spans_regions_and_its_view_has_the_number_of_the_last_change_in_any():

@@ -3,7 +3,7 @@
 import random
 
 from vivum.live.keys import with_keys, without_keys
-from vivum.pipeline.heads import without_heads
+from vivum.pipeline.recording.heads import without_heads
 from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_format import decode_batch, log_schema

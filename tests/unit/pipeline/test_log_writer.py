@@ -14,9 +14,9 @@ import vivum
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
 from vivum.live.failures import MissedMessages
-from vivum.pipeline import log_writer
-from vivum.pipeline.log_writer import LogWriter
-from vivum.pipeline.recorder import Recorder
+from vivum.pipeline.recording import log_writer
+from vivum.pipeline.recording.log_writer import LogWriter
+from vivum.pipeline.recording.recorder import Recorder
 from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog

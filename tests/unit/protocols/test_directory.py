@@ -21,7 +21,7 @@ from vivum.protocols.directory.client import (
 from vivum.protocols.directory.machine import DirectoryMachine
 from vivum.protocols.directory.names import check_name, check_pattern, matches
 from vivum.protocols.directory.settings import DirectorySettings
-from vivum.protocols.membership.service import ConfigurationService
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.directory import TopicEntry
 from vivum.wire.gate import Gate, domain_tag

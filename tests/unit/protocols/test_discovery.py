@@ -18,8 +18,8 @@ from vivum.protocols.discovery.finder import (
     TrustService,
 )
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.allegiance import term_of
-from vivum.protocols.membership.service import ConfigurationService
+from vivum.protocols.membership.client.allegiance import term_of
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control
 from vivum.wire.directory import Beacon, Farewell, Seek

@@ -6,7 +6,8 @@ from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Delivery, Output
 from vivum.protocols.commands import GapReported
-from vivum.protocols.qsm import chain as chain_module
+from vivum.protocols.qsm.marks import VIEW_MARK, view_mark
+from vivum.protocols.qsm.receive import sender_fifo as chain_module
 from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
 from vivum.wire.kinds import Kind
 
@@ -187,7 +188,7 @@ def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -
     chain.add(stream)
     builder = FrameBuilder(1472)
     for start in (4, 2, 4):
-        builder.append(GROUP_MAX, chain_module.VIEW_MARK, chain_module.view_mark((ONE, start, ViewNumber(9))))
+        builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, start, ViewNumber(9))))
     builder.extend(ONE, 0, [b"%d" % number for number in range(6)])
     header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
     stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
@@ -200,7 +201,7 @@ def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -
 def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = frames_of(10)
     monkeypatch.setattr(chain_module, "BURST_BYTES", 3 * frames[1].length)
-    behind: set[chain_module.Chain] = set()
+    behind: set[chain_module.SenderFifo] = set()
     chain, stream, output = make_chain(behind=behind), make_receiver(), Output()
     chain.add(stream)
     for frame in reversed(frames):

@@ -5,8 +5,8 @@ import pytest
 from qsm_worlds.streams import config
 from vivum.core.ids import GroupId
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.membership.regions import REGION_CHANNELS
-from vivum.protocols.qsm.dissemination import Cost, SpreadPlan, Way, choose_way, cost_of, spread_regions_max
+from vivum.protocols.membership.service.regions import REGION_CHANNELS
+from vivum.protocols.qsm.send.dissemination import Cost, SpreadPlan, Way, choose_way, cost_of, spread_regions_max
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.spread import ENTRY_BYTES_MAX
 

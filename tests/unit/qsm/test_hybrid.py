@@ -11,10 +11,10 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Output
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SendConfirmed, SendFailed, SlowMembers
-from vivum.protocols.qsm.chain import END, MARKS, SLOW_MARK, slow_mark
-from vivum.protocols.qsm.hybrid import pick
-from vivum.protocols.qsm.outgoing import RegionSender
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.marks import END, MARKS, SLOW_MARK, slow_mark
+from vivum.protocols.qsm.send.hybrid import pick
+from vivum.protocols.qsm.send.region_sender import RegionSender
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, resend, split
 from vivum.wire.kinds import Kind
@@ -31,7 +31,7 @@ class Desk:
     def __init__(self, regions: int = 3, **settings: Any) -> None:
         self.counters = Counters()
         self.settings = QsmSettings(**{"rate_initial": FAST, **settings})
-        self.sending = Sending(self.settings, Limits(), self.counters)
+        self.sending = Sender(self.settings, Limits(), self.counters)
         self.streams = tuple(self.open(region) for region in range(1, regions + 1))
         self.frames: list[tuple[object, Frame]] = []
 

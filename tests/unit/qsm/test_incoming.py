@@ -3,7 +3,7 @@
 from qsm_worlds.streams import again, frames_of, make_receiver
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.qsm.incoming import StreamReceiver
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 
 MS = MILLISECOND
 

@@ -12,7 +12,7 @@ from vivum.core.time import SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.lanes import take_run
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire import codec
 from vivum.wire.codec import Frame, FrameBuilder, split
@@ -35,7 +35,7 @@ class World:
         memory = mmap.mmap(-1, SLOTS * _slots.SLOT_BYTES)
         self.board = _board.Board(memory, 5)
         self.pool = _slots.SlotPool(memory)
-        self.sending = Sending(SETTINGS, Limits(), Counters(), FrameBuilder(60_000, self.pool))
+        self.sending = Sender(SETTINGS, Limits(), Counters(), FrameBuilder(60_000, self.pool))
         self.stream = self.sending.open(config(1, 1, 3), (Channel(1),))
 
     def send(self, count: int) -> list[Frame]:
@@ -65,7 +65,7 @@ def test_frames_are_there_until_the_region_has_them_and_no_longer() -> None:
     assert sum(frame.keep() for frame in frames[:3]) < 3
 
 
-@pytest.mark.parametrize("give_up", [Sending.lose_everything, lambda sending: sending.forsake((1, 1))])
+@pytest.mark.parametrize("give_up", [Sender.lose_everything, lambda sending: sending.forsake((1, 1))])
 def test_frames_of_a_stream_that_was_given_up_stay_for_the_others_for_as_long_as_they_may_ask(give_up) -> None:
     world = World()
     frames = world.send(6)

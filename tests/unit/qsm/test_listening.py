@@ -2,7 +2,7 @@
 
 from qsm_worlds.streams import ONE, config
 from vivum.core.machine import ChannelClosed, ChannelOpened
-from vivum.protocols.qsm.listening import Listening
+from vivum.protocols.qsm.receive.channels import Channels
 from vivum.protocols.qsm.settings import QsmSettings
 
 REGIONS = [config(1, 1, 2, (1, 3)), config(2, 1, 2, (1, 2)), config(3, 1, 2, (1, 2))]
@@ -10,7 +10,7 @@ SETTINGS = QsmSettings(spread_address_cost=0.0, spread_delay_ns=100, linger_ns=1
 
 
 def test_the_channel_of_a_hybrid_group_is_heard_at_once_and_used_after_a_while() -> None:
-    listening = Listening(SETTINGS)
+    listening = Channels(SETTINGS)
     listening.plan(10, REGIONS[0], REGIONS)
     (opened,) = listening.update(10, ())
     assert isinstance(opened, ChannelOpened)
@@ -20,14 +20,14 @@ def test_the_channel_of_a_hybrid_group_is_heard_at_once_and_used_after_a_while()
 
 
 def test_a_plan_that_stays_does_not_begin_anew() -> None:
-    listening = Listening(SETTINGS)
+    listening = Channels(SETTINGS)
     listening.plan(10, REGIONS[0], REGIONS)
     listening.plan(90, REGIONS[0], REGIONS)
     assert listening.spread_channel_of(110, ONE) is not None
 
 
 def test_a_channel_that_is_no_longer_planned_stays_open_for_those_who_do_not_know_yet() -> None:
-    listening = Listening(SETTINGS)
+    listening = Channels(SETTINGS)
     listening.plan(0, REGIONS[0], REGIONS)
     (opened,) = listening.update(0, ())
     assert isinstance(opened, ChannelOpened)
@@ -38,7 +38,7 @@ def test_a_channel_that_is_no_longer_planned_stays_open_for_those_who_do_not_kno
 
 
 def test_the_end_of_a_life_closes_everything() -> None:
-    listening = Listening(SETTINGS)
+    listening = Channels(SETTINGS)
     listening.plan(0, REGIONS[0], REGIONS)
     (opened,) = listening.update(0, ())
     assert isinstance(opened, ChannelOpened)

@@ -5,8 +5,8 @@ import pytest
 from qsm_worlds.streams import ONE, THREE, TWO, make_sender, seal, seal_all
 from vivum.core.ids import ViewNumber
 from vivum.core.time import SECOND
-from vivum.protocols.qsm.chain import END, MARKS, streams_before
-from vivum.protocols.qsm.feeds import Feed
+from vivum.protocols.qsm.marks import END, MARKS, streams_before
+from vivum.protocols.qsm.send.feed import Feed
 
 
 def groups_in(frame: object) -> list[int]:

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from vivum.core.ids import NodeId
-from vivum.protocols.qsm.placement import BLOCK_FRAMES, Placement, place
+from vivum.protocols.qsm.recovery.placement import BLOCK_FRAMES, Placement, place
 
 
 def placed(nodes: int, size: int = 25) -> Placement:

@@ -11,12 +11,12 @@ from vivum.protocols.qsm.rate import (
     OWN_QUEUE_NS,
     START_PER_MILLE,
     FairShares,
-    Pacer,
     RateEstimate,
     add_voice,
     add_votes,
     decide_rate,
 )
+from vivum.protocols.qsm.send.pacer import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RateVote
 

@@ -4,8 +4,8 @@ import pytest
 
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.commands import SlowMembers
+from vivum.protocols.qsm.recovery.stability import StreamStability
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 SETTINGS = QsmSettings()
@@ -24,20 +24,20 @@ def said(
 
 
 def test_what_the_slowest_has_is_stable_and_may_be_forgotten() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     assert verdict.decide(0, said(10), SETTINGS)
     assert (verdict.stable, verdict.floor) == (10, 10)
 
 
 def test_who_is_behind_holds_up_the_caches_and_nobody_else() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(500, behind=20), SETTINGS)
     assert (verdict.stable, verdict.floor) == (500, 20)
 
 
 def test_what_a_ring_below_said_before_the_stable_point_rose_holds_up_the_caches() -> None:
     """Ours, seed 515: confirmed although the lowest prefix was older than the stable point."""
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(100), SETTINGS)
     verdict.stable = 200
     verdict.decide(0, said(150, stable=200), SETTINGS)
@@ -45,14 +45,14 @@ def test_what_a_ring_below_said_before_the_stable_point_rose_holds_up_the_caches
 
 
 def test_nothing_goes_back() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(100), SETTINGS)
     verdict.decide(0, said(50, behind=10), SETTINGS)
     assert (verdict.stable, verdict.floor) == (100, 100)
 
 
 def test_caches_are_bounded_however_far_behind_somebody_is() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     stop = SETTINGS.cache_frames_max + 300
     for now_ns in (0, 2 * SETTINGS.isolate_after_ns):
         verdict.decide(now_ns, said(stop, stop=stop, behind=5), SETTINGS)
@@ -60,7 +60,7 @@ def test_caches_are_bounded_however_far_behind_somebody_is() -> None:
 
 
 def test_before_somebody_is_given_up_the_others_wait_a_little() -> None:
-    verdict, stop, patience_ns = StreamVerdict(), SETTINGS.cache_frames_max, SETTINGS.isolate_after_ns * 3 // 2
+    verdict, stop, patience_ns = StreamStability(), SETTINGS.cache_frames_max, SETTINGS.isolate_after_ns * 3 // 2
     verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)
     assert (verdict.stable, verdict.floor) == (stop, 5), "caches can keep all of it"
     late = said(stop + 100, stop=stop + 100, behind=5)
@@ -73,14 +73,14 @@ def test_before_somebody_is_given_up_the_others_wait_a_little() -> None:
 
 def test_caches_are_bounded_while_the_others_wait_whatever_the_sender_does_meanwhile() -> None:
     """With `feedback_ranges` frames that the others have leave its window, and it goes on."""
-    verdict, kept_max = StreamVerdict(), SETTINGS.cache_frames_max + SETTINGS.window_frames
+    verdict, kept_max = StreamStability(), SETTINGS.cache_frames_max + SETTINGS.window_frames
     for stop in range(SETTINGS.cache_frames_max, 2 * kept_max, 50):
         verdict.decide(stop, said(stop, stop=stop, behind=5), SETTINGS)
         assert stop - verdict.floor <= kept_max
 
 
 def test_who_comes_back_while_the_others_wait_is_not_given_up() -> None:
-    verdict, stop = StreamVerdict(), SETTINGS.cache_frames_max + 100
+    verdict, stop = StreamStability(), SETTINGS.cache_frames_max + 100
     verdict.decide(0, said(stop, stop=stop, behind=5), SETTINGS)
     verdict.decide(50 * MILLISECOND, said(stop, stop=stop, behind=150), SETTINGS)
     assert (verdict.stable, verdict.floor) == (stop, 150)
@@ -88,7 +88,7 @@ def test_who_comes_back_while_the_others_wait_is_not_given_up() -> None:
 
 def test_all_that_is_spent_on_such_waits_is_a_small_part_of_the_time() -> None:
     """One that pauses again and again, each time for longer than caches reach."""
-    verdict, round_ns, waited_ns, reached = StreamVerdict(), 2 * MILLISECOND, 0, 0
+    verdict, round_ns, waited_ns, reached = StreamStability(), 2 * MILLISECOND, 0, 0
     for turn in range(10_000):
         before = verdict.stable
         stop = before + 100
@@ -106,7 +106,7 @@ def test_all_that_is_spent_on_such_waits_is_a_small_part_of_the_time() -> None:
 def test_one_that_alone_holds_up_all_others_is_put_behind_after_a_while_unless_they_want_to_wait(
     slow: SlowMembers, stable: int
 ) -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     record = said(10, runner_up=900, slow=slow)
     verdict.decide(0, record, SETTINGS)
     assert verdict.stable == 10
@@ -118,21 +118,21 @@ def test_one_that_alone_holds_up_all_others_is_put_behind_after_a_while_unless_t
 
 
 def test_an_only_receiver_is_not_put_behind_for_the_sake_of_its_sender() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     for now_ns in (0, 10 * SETTINGS.isolate_after_ns):
         verdict.decide(now_ns, said(10), SETTINGS)
     assert verdict.stable == 10
 
 
 def test_who_waits_waits_for_those_who_sleep_too() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(500, behind=20, slow=SlowMembers.WAIT), SETTINGS)
     assert (verdict.stable, verdict.floor) == (20, 20)
 
 
 def test_where_all_receivers_are_behind_or_asleep_the_sender_waits() -> None:
     """Two receivers lost the same frame and were put behind one after the other; the sender ran ahead of both."""
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(NOBODY, behind=20), SETTINGS)
     assert (verdict.stable, verdict.floor) == (20, 20)
     verdict.decide(0, said(500), SETTINGS)
@@ -140,7 +140,7 @@ def test_where_all_receivers_are_behind_or_asleep_the_sender_waits() -> None:
 
 
 def test_without_any_receiver_all_of_a_stream_is_stable() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     verdict.decide(0, said(NOBODY), SETTINGS)
     assert verdict.stable == said(NOBODY).stop
 
@@ -153,7 +153,7 @@ class Race:
     """Frames a second."""
 
     def __init__(self, slow: SlowMembers = SlowMembers.ISOLATE, settings: QsmSettings = SETTINGS) -> None:
-        self.verdict = StreamVerdict()
+        self.verdict = StreamStability()
         self.settings = settings
         self.slow = slow
         self.now_ns = 0
@@ -238,7 +238,7 @@ def test_one_that_paused_for_a_moment_and_is_no_faster_than_the_others_gets_back
 
 
 def test_while_the_rate_has_yet_to_grow_one_that_holds_up_the_others_is_put_behind_at_any_pace() -> None:
-    verdict = StreamVerdict()
+    verdict = StreamStability()
     for number in range(60):
         verdict.decide(number * 2 * MILLISECOND, said(10 * number, runner_up=900), SETTINGS, False)
     assert verdict.stable == 900

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorded.crashed import kill_writer, write_with_little_room
-from vivum.storage import batch_buffer, growing_file, packing_twin
+from vivum.storage import _packing_twin, batch_buffer, growing_file
 from vivum.storage.batch_buffer import LARGE_BYTES, PAGE_BYTES
 from vivum.storage.growing_file import GrowingFile
 from vivum.storage.runs import RecordedRun
@@ -201,7 +201,7 @@ def batches(draw):
 def test_compiled_packing_equals_its_twin(drawn, room):
     compiled = pytest.importorskip("vivum.storage._packing")
     outcomes = []
-    for form in (compiled, packing_twin):
+    for form in (compiled, _packing_twin):
         memory = bytearray(room)
         try:
             form.lay_columns(memory, *drawn)
@@ -211,7 +211,7 @@ def test_compiled_packing_equals_its_twin(drawn, room):
     assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize("form", ["_packing", "packing_twin"])
+@pytest.mark.parametrize("form", ["_packing", "_packing_twin"])
 def test_columns_are_laid_where_they_belong(form):
     lay_columns = pytest.importorskip(f"vivum.storage.{form}").lay_columns
     memory = bytearray(200)
@@ -222,7 +222,7 @@ def test_columns_are_laid_where_they_belong(form):
     assert (struct.unpack("=5i", memory[140:160]), memory[120:129]) == ((0, 5, 6, 6, 9), b"firstabcd")
 
 
-@pytest.mark.parametrize("form", ["_packing", "packing_twin"])
+@pytest.mark.parametrize("form", ["_packing", "_packing_twin"])
 def test_what_is_not_bytes_is_refused(form):
     lay_columns = pytest.importorskip(f"vivum.storage.{form}").lay_columns
     for part in ("b", None, (b"a", 0), ("a", 0, 1), [b"a", 0, 0]):

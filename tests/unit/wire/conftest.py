@@ -4,13 +4,13 @@ from types import ModuleType
 
 import pytest
 
-from vivum.wire import _twin, codec
+from vivum.wire import _codec_twin, codec
 
 
 @pytest.fixture(params=["twin", "compiled"])
 def forms(request: pytest.FixtureRequest) -> ModuleType:
     if request.param == "twin":
-        return _twin
+        return _codec_twin
     if not codec.COMPILED:
         pytest.skip("the compiled codec was not built, or VIVUM_PURE=1 is set")
     from vivum.wire import _codec

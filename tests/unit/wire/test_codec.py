@@ -4,18 +4,18 @@ import sys
 
 import pytest
 
-from vivum.wire import _twin, codec, layout
+from vivum.wire import _codec_twin, codec, layout
 from vivum.wire.refusals import BodyFault
 
-NAMES = [name for name in _twin.__all__ if name.isupper()]
+NAMES = [name for name in _codec_twin.__all__ if name.isupper()]
 
 
 def test_both_forms_have_every_name(forms):
-    assert [name for name in _twin.__all__ if not hasattr(forms, name)] == []
+    assert [name for name in _codec_twin.__all__ if not hasattr(forms, name)] == []
 
 
 def test_codec_offers_every_name():
-    assert [name for name in _twin.__all__ if not hasattr(codec, name)] == []
+    assert [name for name in _codec_twin.__all__ if not hasattr(codec, name)] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,7 +43,7 @@ def test_the_environment_can_force_the_twin():
     code = "from vivum.wire import codec; print(codec.COMPILED, codec.seal_control.__module__)"
     environment = {**os.environ, "VIVUM_PURE": "1"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == "False vivum.wire._twin\n"
+    assert run.stdout == "False vivum.wire._codec_twin\n"
 
 
 def test_without_a_built_module_the_twin_serves():
@@ -53,4 +53,4 @@ def test_without_a_built_module_the_twin_serves():
     )
     environment = {name: value for name, value in os.environ.items() if name != "VIVUM_PURE"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert run.stdout == "False vivum.wire._twin\n"
+    assert run.stdout == "False vivum.wire._codec_twin\n"

@@ -8,7 +8,7 @@ import pytest
 
 from vivum.core.errors import UsageError
 from vivum.wire import codec
-from vivum.wire._twin import FrameBuilder as TwinBuilder
+from vivum.wire._codec_twin import FrameBuilder as TwinBuilder
 from vivum.wire.kinds import Kind
 
 _slots = pytest.importorskip("vivum.wire._slots", reason="the compiled part was not built")

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: auto_pickle=False
 # distutils: language = c++
-"""The walk of the checker `causal`, compiled. `causal_twin.py` has the same function in Python, over the checker itself.
+"""The walk of the checker `causal`, compiled. `_causal_walk_twin.py` has the same function in Python, over the checker itself.
 
 The steps are those of `vivum.checkers.causal` and, for several writers, of `vivum.checkers.clocks`; both are told there.
 Lives, groups, streams and pairs of a receiver and a sender are numbered as they come, so that a record costs a few lookups.
@@ -369,7 +369,7 @@ cdef class _Walk:
 
 
 def walk(blocks, hold):
-    """Walk through blocks of records; see `causal_twin.walk`."""
+    """Walk through blocks of records; see `_causal_walk_twin.walk`."""
     cdef _Walk made = _Walk(hold)
     cdef size_t place
     for block in blocks:

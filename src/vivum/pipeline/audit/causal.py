@@ -17,12 +17,12 @@ from vivum.pipeline.audit.columns import HALF, merged_blocks
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
 if os.environ.get("VIVUM_PURE") == "1":
-    from vivum.pipeline.audit.causal_twin import walk
+    from vivum.pipeline.audit._causal_walk_twin import walk
 else:
     try:
         from vivum.pipeline.audit._causal_walk import walk
     except ImportError:
-        from vivum.pipeline.audit.causal_twin import walk
+        from vivum.pipeline.audit._causal_walk_twin import walk
 
 _SHOWN = pyarrow.schema(
     [

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
-from vivum.pipeline.options import read_options
+from vivum.pipeline.source.options import read_options
 from vivum.storage.topic_names import EVERY_TOPIC
 from vivum.storage.topic_types import TYPES_FILE
 

@@ -17,7 +17,7 @@ from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
 from vivum.protocols.directory.names import matches
 from vivum.protocols.directory.settings import DirectorySettings
-from vivum.protocols.membership.service import ConfigurationService
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.directory import (

@@ -20,7 +20,7 @@ from vivum.core.machine import (
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
-from vivum.protocols.membership.service import ConfigurationService
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.directory import Beacon, Farewell, Seek

@@ -9,7 +9,7 @@ of its own does not drag the others over when it comes back.
 from typing import NamedTuple
 
 from vivum.core.ids import Endpoint
-from vivum.protocols.membership.allegiance import ROUND_BITS
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.wire.directory import Beacon, Farewell, Seek
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vivum.core.ids import Channel, Incarnation, Member, NodeId, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
-from vivum.protocols.membership.regions import Bounds
+from vivum.protocols.membership.service.regions import Bounds
 from vivum.wire.membership import RegionRecord
 
 

@@ -20,13 +20,13 @@ from vivum.core.machine import Command, Datagram, Delivery, Output
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.commands import SendMessages
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.alone import AloneIn, AloneOut
-from vivum.protocols.qsm.feeds import Feed
 from vivum.protocols.qsm.lanes import Lane, Lanes, Route
-from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.send.feed import Feed
+from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 
@@ -46,7 +46,7 @@ class AtOnce:
     counters: Counters
     limits: Limits
     regions: Mapping[ViewKey, RegionMember]
-    sending: Sending
+    sending: Sender
     trace: Tracer | None
     _gate: Gate
     _lanes: Lanes

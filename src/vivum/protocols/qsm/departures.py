@@ -5,7 +5,7 @@ from collections.abc import Collection
 from vivum.core.ids import GroupId, Member
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import GroupJoined, GroupLeft, Tracer, ViewInstalled
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.region import RegionMember
 
 

@@ -7,16 +7,16 @@ one after the other; what does not follow, or has a gap before it, is left to th
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Output
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.chain import RUN_MESSAGES_MAX, Chain
-from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
+from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.wire.codec import Frame, consecutive, take_runs
 from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
 
-Lane = tuple[RegionMember, StreamReceiver, Chain]
+Lane = tuple[RegionMember, StreamReceiver, SenderFifo]
 """Where the frames of a stream go: its region view, the stream, and all streams of its sender in their order."""
 
 Route = tuple[ViewNumber, tuple[RegionSender, ...]]

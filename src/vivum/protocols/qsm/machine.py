@@ -15,24 +15,24 @@ from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Deli
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
-from vivum.protocols.membership.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client import ClientState, MembershipClient
-from vivum.protocols.membership.health import LocalHealth
+from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
+from vivum.protocols.membership.client.client import ClientState, MembershipClient
+from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.at_once import ALONE_BYTES_MAX, AtOnce
-from vivum.protocols.qsm.chain import streams_before
-from vivum.protocols.qsm.chains import Chains
 from vivum.protocols.qsm.departures import note_departures, trace_groups
-from vivum.protocols.qsm.dissemination import choose_destinations
-from vivum.protocols.qsm.hybrid import pick
 from vivum.protocols.qsm.lanes import Lane, Lanes, Route, is_kept, take_run
-from vivum.protocols.qsm.listening import Listening
+from vivum.protocols.qsm.marks import streams_before
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
-from vivum.protocols.qsm.outgoing import RegionSender, ViewKey
+from vivum.protocols.qsm.receive.channels import Channels
+from vivum.protocols.qsm.receive.receiver import Receiver
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.sending import Sending
+from vivum.protocols.qsm.send.control_frames import ControlFrames
+from vivum.protocols.qsm.send.dissemination import choose_destinations
+from vivum.protocols.qsm.send.hybrid import pick
+from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.qsm.speaking import Speaker
 from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -66,13 +66,13 @@ class QsmMachine(AtOnce):
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        self.sending = Sending(self.settings, self.limits, gate.counters, builder)
-        self._speaker = Speaker(gate, self.limits, self.sending)
+        self.sending = Sender(self.settings, self.limits, gate.counters, builder)
+        self._speaker = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
-        self._listening = Listening(self.settings)
+        self._listening = Channels(self.settings)
         self._now_ns = 0
         self._started = False
-        self._chains = Chains(self.limits, self.counters)
+        self._chains = Receiver(self.limits, self.counters)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
         self._memory_watch = MemoryWatch(self.settings)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vivum.protocols.commands import QueueGrew
-from vivum.protocols.qsm.outgoing import RegionSender
 from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
 
 

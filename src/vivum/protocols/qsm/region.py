@@ -14,17 +14,17 @@ from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.core.time import SECOND
 from vivum.observe.counters import Counters
-from vivum.protocols.membership.health import LocalHealth
+from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.aggregate import beyond, merge
-from vivum.protocols.qsm.incoming import StreamReceiver
-from vivum.protocols.qsm.outgoing import RegionSender
-from vivum.protocols.qsm.placement import place
 from vivum.protocols.qsm.rate import OWN_QUEUE_NS, FairShares, RateEstimate, add_voice, add_votes, decide_rate
-from vivum.protocols.qsm.repair import REQUESTS_MAX, RepairDesk
-from vivum.protocols.qsm.ring import Ring, RingLadder
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.qsm.recovery.aggregate import beyond, merge
+from vivum.protocols.qsm.recovery.placement import place
+from vivum.protocols.qsm.recovery.repair import REQUESTS_MAX, RepairDesk
+from vivum.protocols.qsm.recovery.ring import Ring, RingLadder
+from vivum.protocols.qsm.recovery.stability import StreamStability
+from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.qsm.verdict import StreamVerdict
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
@@ -70,7 +70,7 @@ class RegionMember(RingLadder):
         position = next(index for index, slot in enumerate(plans[0].slots) if me.node in slot)
         self._position = (plans[0].number, position)
         self.desk = RepairDesk(me, self.placement, len(plans), settings, limits)
-        self._verdicts: dict[Member, StreamVerdict] = {}
+        self._verdicts: dict[Member, StreamStability] = {}
         # For each level: the result of the last round that this node led there.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
         # The streams that were in the token when such a round began: of these, everybody has said what it has.
@@ -253,17 +253,17 @@ class RegionMember(RingLadder):
         elif self._untold:
             self.rings[0].hurry(now_ns)
 
-    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: StreamVerdict) -> None:
+    def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: StreamStability) -> None:
         if sender == self._me:
             return
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
             stream.on_status(record.stop, record.closed, verdict.stable, verdict.floor, record.slow)
 
-    def _verdict(self, sender: Member) -> StreamVerdict:
+    def _verdict(self, sender: Member) -> StreamStability:
         verdict = self._verdicts.get(sender)
         if verdict is None:
-            verdict = self._verdicts[sender] = StreamVerdict()
+            verdict = self._verdicts[sender] = StreamStability()
         return verdict
 
     def _add(self, now_ns: int, token: Token) -> Token:

@@ -24,9 +24,9 @@ from vivum.core.machine import (
 from vivum.core.settings import setting
 from vivum.protocols.commands import GapReported, SendConfirmed
 from vivum.protocols.framing import frame_bytes_setting
-from vivum.protocols.membership.client import MembershipClient
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.dissemination import choose_destinations
+from vivum.protocols.qsm.send.dissemination import choose_destinations
 from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.fragments import Joiner, Outbox
 from vivum.wire.gate import Gate

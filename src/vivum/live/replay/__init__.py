@@ -1,0 +1,1 @@
+"""Replay: a reader gets back copies from a recorder first, then the live stream."""

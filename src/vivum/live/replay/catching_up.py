@@ -1,0 +1,328 @@
+"""Catching up: a reader gets the back copies of a topic first and then the live stream, each message once, in order.
+
+What comes live is held back until the back copies reach up to it: at most half of the reader's limit; past it the
+oldest go, since the recorder has them too. Messages are told apart by sender, life and sequence: of what comes from
+both sides the second copy is left out.
+
+When do they reach up to it? A message belongs to the view in which its sender numbered it. This node gets those of the
+view that it entered in, and of later ones; all others must come from the recorder. So every member is asked, as soon as
+it is in that view, how many messages it has numbered. The recorder tells with each piece how far its log goes for
+each sender (its tip). When for every sender the log reaches the first message that is held, or all that the sender had
+numbered, there is no hole. A sender that nobody recorded, or that went away meanwhile, is not waited for longer than
+`SETTLE_S`.
+
+Back copies may reach further than what came live so far: the recorder can be ahead of this node. So also after that
+point what comes live is compared with what was handed on, for each sender until the two have met.
+
+Invariants: `_next` has for each sender the number of the message that its reader gets next; it only grows. While
+`is_live` is false nothing live reaches the reader.
+"""
+
+import asyncio
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from vivum.core.errors import UsageError
+from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
+from vivum.core.machine import Delivery
+from vivum.live.failures import MissedMessages, NoRecorderError
+from vivum.live.guarantees import Guarantee
+from vivum.live.inbox import Inbox, estimated_bytes
+from vivum.live.keys import SeenKeys
+from vivum.live.replay.back_copies import FROM_THE_BEGINNING, BackCopies, BackRun, ReplayLine
+from vivum.live.seat import Listener, Seat
+
+if TYPE_CHECKING:
+    from vivum.live.handle import NodeHandle
+
+ReplayStart = str | int | float | datetime
+"""`"all"`, an offset of the recorder's log (int), or a time: a datetime, or seconds since 1970 (float)."""
+
+HOLD_SHARE = 0.5
+"""Share of the reader's limit that may be held back of the live stream; the rest is for back copies."""
+
+POLL_S = 0.05
+"""How often a recorder that is still behind is asked again: about as often as it writes."""
+
+ASK_SENDER_S = 0.5
+"""How long a member may take to tell how much it sent, before it is asked again."""
+
+SETTLE_S = 3.0
+"""How long it is waited for messages that nobody may have."""
+
+
+def read_start(start: ReplayStart) -> tuple[int, int]:
+    """Turn what `replay=` was given into an offset and a least time of delivery, in ns."""
+    match start:
+        case "all":
+            return FROM_THE_BEGINNING, 0
+        case bool() | str():
+            raise UsageError(f"replay={start!r} is unknown; give 'all', an offset, or a time")
+        case int() if start >= 0:
+            return start, 0
+        case float() if 0 <= start < 1e11:
+            return FROM_THE_BEGINNING, int(start * 1e9)
+        case datetime():
+            moment = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
+            return FROM_THE_BEGINNING, max(0, int(moment.timestamp() * 1e9))
+    raise UsageError(f"replay={start!r} is out of range; offsets and times are 0 or more, times in seconds since 1970")
+
+
+class CatchingUp:
+    """One reader of one topic, on its way from the back copies to the live stream. Listens in its place."""
+
+    wants_own = True
+    """Own messages too are in the back copies, and must meet those that come live."""
+
+    wants_heads = True
+    """The key of a message may be in a back copy and come again live, from another sender."""
+
+    wants_packed = False
+
+    def __init__(self, node: "NodeHandle", seat: Seat, inbox: Inbox, start: ReplayStart) -> None:
+        if seat.guarantee is Guarantee.BEST_EFFORT:
+            raise UsageError(
+                f"topic {seat.name} has the guarantee {seat.guarantee.value!r}; replay= needs 'reliable', whose "
+                "messages are numbered without a gap"
+            )
+        self._keys = SeenKeys() if seat.seen is not None else None
+        self.is_live = False
+        self.sink: Listener = inbox
+        self._node = node
+        self._seat = seat
+        self._inbox = inbox
+        self._offset, self._time_ns = self._start = read_start(start)
+        self._line: ReplayLine = node.replay_line
+        self._recorder: Member | None = None
+        self._next: dict[Member, int] = {}
+        self._tips: dict[Member, int] = {}
+        self._goals: dict[Member, int] = {}
+        self._held: deque[Delivery] = deque()
+        self._held_bytes = 0
+        self._first_held: dict[Member, int] = {}
+        self._is_interrupted = False
+        self._has_given_up = False
+        self._task: asyncio.Task[None] | None = None
+
+    # The live side.
+
+    def put(self, delivery: Delivery) -> None:
+        """Take what the protocol delivers: hold it, or hand it on."""
+        if self.is_live:
+            if delivery.sender in self._next:
+                self._meet(delivery)
+            else:
+                self._give(delivery)
+            return
+        self._held.append(delivery)
+        self._held_bytes += estimated_bytes(delivery)
+        self._first_held.setdefault(delivery.sender, delivery.first_sequence)
+        while self._held_bytes > HOLD_SHARE * self._inbox.bytes_max and len(self._held) > 1:
+            self._let_oldest_go()
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Take the news that messages did not come live: while catching up, the recorder may have them."""
+        if self.is_live:
+            # Where the live stream goes on after this, nobody can say.
+            self._next.clear()
+            self.sink.interrupt(told)
+            return
+        while self._held:
+            self._let_oldest_go()
+        self._is_interrupted = True
+
+    def _let_oldest_go(self) -> None:
+        """Forget a run of messages: the recorder has it, or will have it."""
+        oldest = self._held.popleft()
+        self._held_bytes -= estimated_bytes(oldest)
+        stop = oldest.first_sequence + len(oldest.payloads)
+        self._goals[oldest.sender] = max(self._goals.get(oldest.sender, 0), stop)
+        following = next((each.first_sequence for each in self._held if each.sender == oldest.sender), None)
+        if following is None:
+            del self._first_held[oldest.sender]
+        else:
+            self._first_held[oldest.sender] = following
+
+    # The work.
+
+    async def begin(self) -> None:
+        """Find a recorder and get its first piece, then go on in the background. Raises `NoRecorderError`."""
+        await self._line.open()
+        try:
+            first = await self._ask()
+        except BaseException:
+            await self._line.close()
+            raise
+        self._task = asyncio.get_running_loop().create_task(self._run(first))
+
+    async def _run(self, first: BackCopies) -> None:
+        try:
+            await self._take(first)
+            await self._catch_up()
+        except NoRecorderError as error:
+            self._give_up(f"{error}; the live stream goes on, and what lies between is missing")
+        except UsageError as error:
+            self._give_up(f"{error}")
+        finally:
+            # After a failure: go on with what there is.
+            self._go_live()
+            await self._line.close()
+
+    async def _catch_up(self) -> None:
+        asking = asyncio.create_task(self._ask_senders())
+        try:
+            loop = asyncio.get_running_loop()
+            lacking, since = self._lacking(), loop.time()
+            while True:
+                # A piece counts as the last if it was asked for when all senders had told.
+                is_told = asking.done()
+                is_end = await self._take(await self._ask())
+                if self._is_interrupted and asking.done():
+                    # Perhaps in another life, and another view: what counts is what the senders have numbered now.
+                    self._is_interrupted, is_told = False, False
+                    asking = asyncio.create_task(self._ask_senders())
+                before, lacking = lacking, self._lacking()
+                if not (is_end and is_told) or lacking != before:
+                    since = loop.time()
+                elif not lacking or loop.time() - since > SETTLE_S:
+                    await self._inbox.wait_for_room(self._held_bytes)
+                    if self._lacking() == lacking:
+                        self._go_live()
+                        return
+                if is_end:
+                    await asyncio.sleep(POLL_S if lacking else 0)
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    def _lacking(self) -> dict[Member, int]:
+        """Tell between which senders' copies and live messages there is a hole, and how far the copies go."""
+        found = {}
+        for sender in self._goals.keys() | self._first_held.keys():
+            needed = self._first_held.get(sender, self._goals.get(sender, 0))
+            reached = max(self._tips.get(sender, 0), self._next.get(sender, 0))
+            if reached < needed:
+                found[sender] = reached
+        return found
+
+    async def _take(self, piece: BackCopies) -> bool:
+        """Hand a piece on, as the reader has room for it. Tells whether the log ended with it."""
+        self._offset = piece.offset
+        for run in piece.runs:
+            delivery = _delivery(self._seat, run)
+            await self._inbox.wait_for_room(estimated_bytes(delivery))
+            self._hand_on(delivery)
+        if piece.is_end:
+            # They tell of what was in the log before the piece was read: now all of it has been read.
+            self._tips = {Member(NodeId(node), Incarnation(life)): stop for node, life, stop in piece.tips}
+        return piece.is_end
+
+    async def _ask(self) -> BackCopies:
+        try:
+            self._recorder, piece = await self._line.ask(self._seat.name, self._offset, self._time_ns, self._recorder)
+        except NoRecorderError:
+            if self._recorder is None or self._start[0] != FROM_THE_BEGINNING:
+                # Offsets are those of one log: another recorder has others.
+                raise
+            self._recorder, self._offset, self._tips = None, self._start[0], {}
+            self._recorder, piece = await self._line.ask(self._seat.name, self._offset, self._time_ns, None)
+        return piece
+
+    def _hand_on(self, delivery: Delivery) -> None:
+        """Give the reader what it did not get before."""
+        first, stop = delivery.first_sequence, delivery.first_sequence + len(delivery.payloads)
+        expected = self._next.get(delivery.sender, first)
+        if stop <= expected:
+            return
+        self._next[delivery.sender] = stop
+        # In a keyed topic what came again is left out, here and by the recorder, so there numbers have holes.
+        if first > expected and not self._has_given_up and self._keys is None:
+            text = f"messages {expected} to {first - 1} of node {delivery.sender} in {self._seat.name}"
+            self._tell_missing(f"{text} are in no back copy", first - expected)
+        if first < expected:
+            delivery = Delivery(
+                delivery.group, delivery.sender, expected, delivery.payloads[expected - first :], delivery.view,
+                delivery.sent_ns,
+            )  # fmt: skip
+        self._give(delivery)
+
+    def _meet(self, delivery: Delivery) -> None:
+        """Hand on what is new of a live run; from the first on that is not behind the back copies, no more is asked."""
+        is_met = delivery.first_sequence >= self._next[delivery.sender]
+        self._hand_on(delivery)
+        if is_met:
+            del self._next[delivery.sender]
+
+    def _give(self, delivery: Delivery) -> None:
+        runs = (delivery,) if self._keys is None else self._once(self._keys, delivery)
+        if self.sink.wants_own or delivery.sender != self._node.member:
+            for run in runs:
+                self.sink.put(run)
+
+    def _once(self, keys: SeenKeys, delivery: Delivery) -> tuple[Delivery, ...]:
+        before = keys.repeated
+        runs = tuple(keys.runs_of(delivery))
+        if self._seat.seen is not None:
+            self._seat.seen.repeated += keys.repeated - before
+        return runs
+
+    def _go_live(self) -> None:
+        """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""
+        if self.is_live:
+            return
+        held, self._held = self._held, deque()
+        self._held_bytes = 0
+        self.is_live = True
+        for each in held:
+            self.put(each)
+
+    def _give_up(self, text: str) -> None:
+        """Say once, for all senders, that what the live stream does not bring is missing."""
+        self._has_given_up = True
+        self._tell_missing(text, None)
+
+    def _tell_missing(self, text: str, count: int | None) -> None:
+        self.sink.interrupt(MissedMessages(text, count))
+
+    # The senders.
+
+    async def _ask_senders(self) -> None:
+        """Learn from every member how many messages it had numbered when it was in our view."""
+        while (view := self._seat.view) is None:
+            await self._seat.wait_for_change()
+        if self._node.member is not None:
+            self._note_goal(self._node.member, self._seat.accepted)
+        waiting = [each for each in view.members if each != self._node.member]
+        while waiting:
+            endpoints = {each.member: each.endpoint for each in await self._node.nodes()}
+            now = self._seat.view.members if self._seat.view is not None else ()
+            # Who is not there any more has no more to say; what it sent is in the log or nowhere.
+            waiting = [each for each in waiting if each in endpoints and each in now]
+            asked = [self._node.browser.sending(endpoints[each], self._seat.name, ASK_SENDER_S) for each in waiting]
+            answers = await asyncio.gather(*asked)
+            late = []
+            for member, answer in zip(waiting, answers, strict=True):
+                if answer is None or 0 < answer.view < view.number:
+                    late.append(member)
+                else:
+                    self._note_goal(Member(NodeId(answer.node), Incarnation(answer.incarnation)), answer.numbered)
+            if late and len(late) == len(waiting):
+                await asyncio.sleep(POLL_S)
+            waiting = late
+
+    def _note_goal(self, member: Member, numbered: int) -> None:
+        self._goals[member] = max(self._goals.get(member, 0), numbered)
+
+    # The end.
+
+    def stop(self) -> None:
+        """Give up: the reader has left."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _delivery(seat: Seat, run: BackRun) -> Delivery:
+    node, incarnation, first, view, sent_ns, payloads = run
+    sender = Member(NodeId(node), Incarnation(incarnation))
+    return Delivery(seat.group, sender, first, payloads, ViewNumber(view), sent_ns)

@@ -1,0 +1,232 @@
+"""The recorder: a member of a domain that writes what it is delivered to a segment log.
+
+It enters every topic that matches, of whatever type and guarantee, and takes runs of messages as they come: no step
+for each message, nothing is decoded, and where frames have messages of one topic these are not even cut (`PackedRun`).
+Threads write them (`log_writer`) while the next are coming in.
+
+What it cannot have it counts and tells: messages that its node missed, and messages that came while too much was
+waiting for a disk that is too slow, since a recorder must not slow the senders down. When the log cannot be written it
+stops with the reason. Who joins with `replay=` gets back copies from it (`serving`).
+"""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from vivum.core.ids import Incarnation, Member, NodeId
+from vivum.core.machine import Delivery
+from vivum.live.failures import MissedMessages
+from vivum.live.guarantees import Guarantee
+from vivum.live.handle import NodeHandle
+from vivum.live.keys import bare_run
+from vivum.live.replay.back_copies import OWN_TOPICS
+from vivum.live.seat import Seat
+from vivum.pipeline.recording.log_writer import HELD_BYTES_MAX, LogWriter
+from vivum.pipeline.recording.serving import BackCopyServer
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_log import SegmentLog, TopicDeclaration
+from vivum.storage.topic_types import FieldDescription, TypeDescription
+from vivum.wire.directory import TopicRecord
+
+TIPS_MAX = 1024
+"""Senders of a topic that are remembered for joiners. Past it, the one that was silent for longest is forgotten."""
+
+LOOK_S = 1.0
+"""How often a recorder looks whether its node is still open."""
+
+_PLAIN = {"str", "int", "float", "bool", "bytes"}
+_OPTIONAL = re.compile(r"(.+?) \| None|Optional\[(.+)\]")
+_LIST = re.compile(r"list\[(.+)\]")
+
+
+class Recorder:
+    """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
+
+    wants_own = True
+    wants_heads = True
+    wants_packed = True
+
+    def __init__(
+        self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog, held_bytes_max: int = HELD_BYTES_MAX
+    ) -> None:
+        self.tips: dict[str, dict[Member, int]] = {}
+        """Of each topic and each sender: up to which message the log goes."""
+
+        self.recorded = 0
+        self.missed = 0
+        self.topics: set[str] = set()
+        self._node = node
+        self._log = log
+        self._patterns = patterns
+        self._writer = LogWriter(log, self._on_written, held_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._new: list[TopicRecord] = []
+        self._seats: list[Seat] = []
+        self._keyed: set[str] = set()
+        self._bare: set[str] = set()
+        """Keyed topics that this log has without keys, since an older Vivum began it: it goes on so."""
+
+        self._not_seen_as_gaps = 0
+        self._delivered_runs = 0
+        self._written_runs = 0
+        self._has_written = asyncio.Event()
+        self._has_new = asyncio.Event()
+
+    async def run(self) -> None:
+        """Record. What was delivered when this is cancelled is still written."""
+        watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle, self._bare)
+        entering = asyncio.create_task(self._enter_new())
+        serving = asyncio.create_task(server.run())
+        writing = asyncio.create_task(asyncio.to_thread(self._writer.run))
+        tasks = [entering, serving, writing]
+        try:
+            while not (done := (await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]):
+                self._node.check_open()
+            for each in done:
+                each.result()
+        finally:
+            for number in watches:
+                self._node.browser.unwatch(number)
+            for seat in self._seats:
+                seat.unlisten(self)
+                seat.holders -= 1
+                self._node.release(seat)
+            entering.cancel()
+            serving.cancel()
+            self._writer.stop()
+            await asyncio.wait(tasks)
+            # What a log could not take is missing in it.
+            self.missed += self._writer.unwritten
+            writing.result()
+
+    def _on_topics(self, records: Sequence[TopicRecord]) -> None:
+        self._new += records
+        self._has_new.set()
+
+    async def _enter_new(self) -> None:
+        while True:
+            await self._has_new.wait()
+            self._has_new.clear()
+            records, self._new = self._new, []
+            alike: dict[tuple[str, str], list[str]] = {}
+            for each in records:
+                if each.name not in self.topics and not each.name.startswith(f"{OWN_TOPICS}/"):
+                    self.topics.add(each.name)
+                    alike.setdefault((each.schema, each.guarantee), []).append(each.name)
+            for (schema, guarantee), names in alike.items():
+                description = type_of_schema(schema)
+                is_keyed = Guarantee(guarantee) is Guarantee.KEYED
+                if is_keyed:
+                    self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
+                    known = self._log.types
+                    self._bare.update(each for each in names if each in known.guarantees and each not in known.headed)
+                self._writer.declare(
+                    [
+                        TopicDeclaration(name, description, guarantee, is_keyed and name not in self._bare)
+                        for name in names
+                    ]
+                )
+                seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
+                for seat in seats:
+                    seat.holders += 1
+                    seat.listen(self)
+                self._seats += seats
+                await self._node.join_seats(seats)
+
+    def put(self, delivery: Delivery) -> None:
+        """Keep a run of messages until it is written. One with numbers that no log can have is missed."""
+        name = self._node.name_of(delivery.group)
+        if name in self._bare:
+            delivery = bare_run(delivery)
+        run = RecordedRun(
+            name,
+            delivery.sender.node,
+            delivery.sender.incarnation,
+            delivery.first_sequence,
+            delivery.view,
+            delivery.sent_ns,
+            time.time_ns(),
+            delivery.payloads,
+        )
+        if run.fits and self._writer.put(run):
+            self._delivered_runs += 1
+        else:
+            self._miss(len(run.payloads))
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Count what is missing; as one where nobody knows how much, until the next message tells by its number."""
+        self._miss(told.count or 1)
+
+    def _miss(self, count: int) -> None:
+        self.missed += count
+        self._not_seen_as_gaps += count
+
+    async def settle(self) -> None:
+        """Wait until all that was delivered so far is in the log."""
+        target = self._delivered_runs
+        while self._written_runs < target:
+            self._has_written.clear()
+            await self._has_written.wait()
+
+    def _on_written(self, runs: Sequence[RecordedRun]) -> None:
+        """Let the loop know, from the thread that wrote."""
+        self._loop.call_soon_threadsafe(self._note, runs)
+
+    def _note(self, runs: Sequence[RecordedRun]) -> None:
+        for run in runs:
+            self.recorded += len(run.payloads)
+            tips = self.tips.setdefault(run.topic, {})
+            # Told anew it comes last, so those go first that were silent for longest.
+            sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
+            before = tips.pop(sender, None)
+            if before is not None and run.first_sequence > before and run.topic not in self._keyed:
+                # Most gaps were counted when they came about; what is more than that was not known then.
+                gap = run.first_sequence - before
+                counted = min(gap, self._not_seen_as_gaps)
+                self._not_seen_as_gaps -= counted
+                self.missed += gap - counted
+            tips[sender] = run.first_sequence + len(run.payloads)
+            if len(tips) > TIPS_MAX:
+                del tips[next(iter(tips))]
+        self._written_runs += len(runs)
+        self._has_written.set()
+
+
+def type_of_schema(schema: str) -> TypeDescription | None:
+    """Return the type that a topic's schema describes; None for bytes, and for fields that have no column type."""
+    try:
+        told = json.loads(schema)
+        if not isinstance(told, list):
+            return None
+        name, fields = told
+        described = [FieldDescription(each, _field_type(kind), not optional) for each, kind, optional in fields]
+    except (ValueError, TypeError):
+        return None
+    return TypeDescription(name, tuple(described), array_like=True)
+
+
+def schema_of_type(description: TypeDescription) -> str:
+    """Return the schema of a topic whose type this is: the other way round."""
+    fields = [[each.name, _field_text(each.type), not each.required] for each in description.fields]
+    return json.dumps([description.name, fields], separators=(",", ":"), ensure_ascii=False)
+
+
+def _field_type(text: str) -> Any:
+    if text in _PLAIN:
+        return text
+    for pattern, kind in ((_OPTIONAL, "optional"), (_LIST, "list")):
+        match = pattern.fullmatch(text)
+        if match is not None:
+            return {kind: _field_type(next(filter(None, match.groups())))}
+    raise ValueError(f"{text} has no column type")
+
+
+def _field_text(described: Any) -> str:
+    if isinstance(described, str):
+        return described
+    ((kind, inner),) = described.items()
+    return f"list[{_field_text(inner)}]" if kind == "list" else f"{_field_text(inner)} | None"

@@ -1,0 +1,1 @@
+"""The Spark sink `vivum`: stages rows, then publishes each batch exactly once."""

@@ -1,0 +1,1 @@
+"""The Spark source `vivum`: batch and streaming reads of a segment log."""

@@ -1,0 +1,1 @@
+"""The client of the configuration service, one in every node."""

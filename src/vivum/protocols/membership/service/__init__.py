@@ -1,0 +1,1 @@
+"""The configuration service: its state, who speaks for it, and its standbys."""

@@ -1,0 +1,67 @@
+"""On which channels a node listens: those of its region views, and those of groups that go the hybrid way.
+
+A channel that is not needed any more stays open for a while, since senders that have not heard of a change still use
+it. A sender uses a new one only after a while, since receivers that have not heard of it yet do not listen.
+
+Invariant: what `update` told to open and not to close is exactly `_open`.
+"""
+
+from collections.abc import Iterable
+
+from vivum.core.ids import Channel, GroupId
+from vivum.core.machine import ChannelClosed, ChannelOpened, Event
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.send.dissemination import SpreadPlan
+from vivum.protocols.qsm.settings import QsmSettings
+
+
+class Channels:
+    """The channels of one node."""
+
+    def __init__(self, settings: QsmSettings) -> None:
+        self._settings = settings
+        self._plan = SpreadPlan(None, (), settings)
+        # Channels of hybrid groups: since when they are planned; until when those stay open that no longer are.
+        self._since_ns: dict[Channel, int] = {}
+        self._until_ns: dict[Channel, int] = {}
+        self._open: set[Channel] = set()
+
+    def plan(self, now_ns: int, own: RegionConfig | None, regions: Iterable[RegionConfig]) -> None:
+        """Follow a new configuration."""
+        self._plan = SpreadPlan(own, regions, self._settings)
+        planned = self._plan.channels
+        for channel in self._since_ns.keys() - planned:
+            del self._since_ns[channel]
+            self._until_ns[channel] = now_ns + self._settings.linger_ns
+        for channel in planned:
+            self._since_ns.setdefault(channel, now_ns)
+            self._until_ns.pop(channel, None)
+
+    def spread_channel_of(self, now_ns: int, group: GroupId) -> Channel | None:
+        """Tell where to send for a group, if it goes the hybrid way and its members have had time to hear of that."""
+        if not self._since_ns:
+            # Nothing is planned, as nearly everywhere.
+            return None
+        channel = self._plan.channel_of(group)
+        if channel is None or now_ns - self._since_ns[channel] < self._settings.spread_delay_ns:
+            return None
+        return channel
+
+    def update(self, now_ns: int, regions: Iterable[RegionMember]) -> list[Event]:
+        """Tell what to open and to close, so that the channels of these are open and those of hybrid groups."""
+        for channel in [each for each, until_ns in self._until_ns.items() if until_ns <= now_ns]:
+            del self._until_ns[channel]
+        wanted = {each.config.channel for each in regions} | self._since_ns.keys() | self._until_ns.keys()
+        if wanted == self._open:
+            return []
+        events: list[Event] = [ChannelOpened(channel) for channel in sorted(wanted - self._open)]
+        events += [ChannelClosed(channel) for channel in sorted(self._open - wanted)]
+        self._open = wanted
+        return events
+
+    def forget(self) -> None:
+        """This life is over; the next `update` closes everything."""
+        self._plan = SpreadPlan(None, (), self._settings)
+        self._since_ns.clear()
+        self._until_ns.clear()

@@ -1,0 +1,103 @@
+"""The chains of all senders that a node hears: what they share, and which have more than may be delivered at once."""
+
+from collections.abc import Iterable
+
+from vivum.core.ids import Member
+from vivum.core.limits import Limits
+from vivum.core.machine import Output
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.receive.sender_fifo import NEVER, SenderFifo
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.qsm.region import RegionMember
+from vivum.wire.fragments import Joiner
+
+
+class Receiver:
+    """One chain for each life of each sender."""
+
+    def __init__(self, limits: Limits, counters: Counters) -> None:
+        self._counters = counters
+        self._joiner = Joiner(limits, counters)
+        self._by_sender: dict[Member, SenderFifo] = {}
+        # For groups that this node left: from which view on messages count again.
+        self._barred: dict[int, int] = {}
+        # Groups whose messages are not cut where that can be.
+        self._packed: set[int] = set()
+        self._behind: set[SenderFifo] = set()
+
+    def of(self, sender: Member) -> SenderFifo:
+        """Find the chain of a sender of which a stream was added."""
+        return self._by_sender[sender]
+
+    @property
+    def are_behind(self) -> bool:
+        """Tell whether more is to be delivered, as soon as the application had its turn."""
+        return bool(self._behind)
+
+    @property
+    def is_any_broken(self) -> bool:
+        """Tell whether messages are missing that a living sender sent."""
+        return any(chain.is_broken for chain in self._by_sender.values())
+
+    def add(self, stream: StreamReceiver) -> None:
+        """Take a new stream in."""
+        chain = self._by_sender.get(stream.sender)
+        if chain is None:
+            chain = SenderFifo(stream.sender, self._joiner, self._counters, self._barred, self._behind, self._packed)
+            self._by_sender[stream.sender] = chain
+        chain.add(stream)
+
+    def deliver(self, senders: Iterable[Member], output: Output) -> None:
+        """Deliver what some senders have in order."""
+        for sender in senders:
+            self._by_sender[sender].deliver(output)
+
+    def go_on(self, output: Output) -> None:
+        """Deliver more of those that had too much at once."""
+        # In the order of their senders, since a set has none.
+        for chain in sorted(self._behind, key=lambda each: each.sender):
+            chain.deliver(output)
+
+    def look_after(self, region: RegionMember, output: Output) -> None:
+        """A token may have completed streams or shown that they are closed: deliver on."""
+        for sender, stream in region.streams.items():
+            chain = self._by_sender.get(sender)
+            if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
+                chain.deliver(output)
+
+    def pack(self, group: int, packed: bool) -> None:
+        """From now on leave messages of a group uncut where that can be, or cut them."""
+        if packed:
+            self._packed.add(group)
+        else:
+            self._packed.discard(group)
+
+    def leave_group(self, group: int) -> None:
+        """This node left a group: until it comes back nothing of it counts."""
+        self._barred[group] = NEVER
+        for chain in self._by_sender.values():
+            chain.forget_group(group)
+
+    def enter_groups(self, groups: Iterable[int], view: int) -> None:
+        """This node is in these groups from a view on."""
+        if self._barred:
+            self._barred.update((group, view) for group in groups if group in self._barred)
+
+    def is_barred(self, group: int, view: int) -> bool:
+        """Tell whether messages of a group do not count in a view: this node left it, and was not back yet."""
+        return self._barred.get(group, 0) > view
+
+    def remove(self, stream: StreamReceiver, output: Output) -> None:
+        """Give up a stream whose region view is over."""
+        self._by_sender[stream.sender].remove(stream, output)
+
+    def forget(self, sender: Member) -> None:
+        """Forget a life that is over, and of which no stream is left."""
+        self._behind.discard(self._by_sender.pop(sender))
+        self._joiner.forget(sender)
+
+    def clear(self) -> None:
+        """Forget everything: this life of the node is over."""
+        for sender in list(self._by_sender):
+            self.forget(sender)
+        self._barred.clear()

@@ -1,0 +1,282 @@
+"""All streams of one sender at one receiver, in the order of their views, turned into messages.
+
+A sender has one stream into each region view. When views change, a receiver gets the sender's messages first from
+the old stream, to its end, and then from the new one: FIFO across views. The first frame of a stream names the
+streams before it that may not be complete (`BEGIN`), the last frame says that it is the last (`END`); both travel
+as messages of a group that no topic has.
+
+A frame that nobody can give any more may have had messages of any group, and marks: behind it nothing can be told for
+certain. If its sender lives, this life ends; of a sender that is gone, what comes behind it is reported as lost too.
+
+Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
+is reported, or ends this life if its sender lives.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from vivum.core.ids import GroupId, Member, ViewNumber
+from vivum.core.machine import Delivery, Output
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import GapReported, SlowMembers
+from vivum.protocols.qsm.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.wire.codec import Frame, PackedRun, TakenRun, take_runs
+from vivum.wire.fragments import Joiner
+
+NEVER = 1 << 64
+"""A view that never comes: messages of a group that this node left and did not enter again."""
+
+BURST_BYTES = 8 << 20
+"""Frames that are delivered at once after a gap was filled. What is held may be far more than a reader's queue takes:
+the rest follows when the application has had its turn."""
+
+RUN_MESSAGES_MAX = 4096
+"""Runs of messages are not made longer than this: readers take one at a time. What a reader does for each run is a
+fifth of all that it does for runs of 627 messages, a frame of 100 bytes each."""
+
+
+class SenderFifo:
+    """One life of one sender."""
+
+    __slots__ = (
+        "_barred",
+        "_behind",
+        "_excused",
+        "_is_torn",
+        "_joiner",
+        "counters",
+        "expected",
+        "is_broken",
+        "packed",
+        "sender",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        sender: Member,
+        joiner: Joiner,
+        counters: Counters,
+        barred: Mapping[int, int],
+        behind: "set[SenderFifo]",
+        packed: Set[int] = frozenset(),
+    ) -> None:
+        """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again.
+
+        Messages of `packed` groups are not cut where that can be. A chain that has more to deliver than it may at once
+        puts itself into `behind`.
+        """
+        self.sender = sender
+        self._behind = behind
+        self.streams: list[StreamReceiver] = []
+        # For each group the number of its next message, once one has come.
+        self.expected: dict[int, int] = {}
+        self._joiner = joiner
+        self.counters = counters
+        self._barred = barred
+        self.packed = packed
+        # Groups of which a message was refused here, because its fragments were over a limit.
+        self._excused: set[int] = set()
+        # A frame was skipped of a sender that was gone.
+        self._is_torn = False
+        # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
+        self.is_broken = False
+
+    def forget_group(self, group: int) -> None:
+        """This node left a group: when it comes back, messages may begin anywhere."""
+        self.expected.pop(group, None)
+        self._joiner.forget(self.sender, group)
+
+    def add(self, stream: StreamReceiver) -> None:
+        """Take a stream in, at the place of its view."""
+        self.streams.append(stream)
+        self.streams.sort(key=lambda each: each.view)
+
+    def remove(self, stream: StreamReceiver, output: Output) -> None:
+        """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
+        if stream not in self.streams:
+            return
+        # Those before it were replaced earlier still: nobody sees them through any more.
+        for each in self.streams[: self.streams.index(stream) + 1]:
+            each.window.skip_to(each.window.stop)
+            # In parts all the same: a frame is let go when its messages are cut.
+            while not self.is_broken and not self._deliver_from(each, output, BURST_BYTES):
+                pass
+            self.streams.remove(each)
+        self.deliver(output)
+
+    def deliver(self, output: Output) -> None:
+        """Deliver all that is in order now, or as much of it as may be delivered at once."""
+        self._behind.discard(self)
+        while self.streams and not self.is_broken:
+            stream = self.streams[0]
+            if not self._deliver_from(stream, output, BURST_BYTES):
+                self._behind.add(self)
+                return
+            is_over = stream.is_unwanted or (stream.closed and stream.delivered >= stream.window.stop)
+            if not (is_over and len(self.streams) > 1):
+                return
+            # Delivered to its end. The region view keeps it for others; here the next one goes on.
+            self.streams.pop(0)
+
+    def is_plain(self, stream: StreamReceiver) -> bool:
+        """Tell whether messages of a stream are delivered by their numbers alone, for groups with an expected one.
+
+        Of groups that this node left nothing is expected.
+        """
+        return (
+            len(self.streams) == 1
+            and self.streams[0] is stream
+            and not (self.is_broken or self._is_torn or self._excused or stream.lacks or stream.views)
+        )
+
+    def is_ready(self, stream: StreamReceiver) -> bool:
+        """Tell whether messages of a stream can be delivered as they come: no other stream must come first."""
+        return not (self.is_broken or self._is_torn) and bool(self.streams) and stream is self.streams[0]
+
+    def deliver_run(
+        self,
+        stream: StreamReceiver,
+        frames: list[Frame],
+        runs: list[TakenRun],
+        output: Output,
+    ) -> None:
+        """Deliver the messages of frames that were just taken, are next in their stream, and need not wait."""
+        self._deliver_runs(frames, runs, stream, output)
+        stream.delivered = frames[-1].sequence + 1
+        # Where a mark closed the stream, the next one goes on.
+        if len(self.streams) > 1:
+            self.deliver(output)
+
+    def _deliver_from(self, stream: StreamReceiver, output: Output, bytes_max: int) -> bool:
+        """Deliver what a stream has in order, up to so many bytes; tell whether that was all."""
+        held = stream.held
+        stop = stream.window.prefix
+        number = stream.delivered
+        frames: list[Frame] = []
+        while number < stop and bytes_max > 0 and not self.is_broken:
+            frame = held.pop(number, None)
+            number += 1
+            if frame is not None:
+                bytes_max -= frame.length
+                frames.append(frame)
+            elif not stream.is_unwanted:
+                # It was skipped.
+                self._deliver(frames, stream, output)
+                frames = []
+                self._is_torn = True
+                self.is_broken |= not stream.sender_gone
+        self._deliver(frames, stream, output)
+        stream.delivered = max(number, stream.delivered)
+        return number >= stop or self.is_broken
+
+    def _deliver(self, frames: list[Frame], stream: StreamReceiver, output: Output) -> None:
+        if self._is_torn and not stream.sender_gone:
+            self.is_broken |= bool(frames)
+        elif frames:
+            _, runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
+            self._deliver_runs(frames, runs, stream, output)
+
+    def _deliver_runs(self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, output: Output) -> None:
+        sender, view, views = self.sender, stream.view, stream.views
+        expected, deliveries = self.expected, output.deliveries
+        is_plain = not (self._is_torn or self._barred or stream.lacks)
+        for index, group, first, flags, payloads in runs:
+            if is_plain and not flags and expected.get(group) == first and group not in views:
+                expected[group] = first + len(payloads)
+                sent_ns = frames[index].sent_ns
+                deliveries.append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
+            elif group == MARKS:
+                self._read_marks(frames[index], first, payloads, stream)
+            else:
+                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, output)
+                if self.is_broken:
+                    return
+
+    def _deliver_messages(
+        self,
+        group: int,
+        first: int,
+        flags: int,
+        payloads: list[bytes] | PackedRun,
+        sent_ns: int,
+        stream: StreamReceiver,
+        output: Output,
+    ) -> None:
+        """Deliver a run of messages of a group, if they are wanted and next."""
+        view, lacks = stream.view, stream.lacks
+        if lacks and bisect_right(lacks, group) % 2:
+            self.counters.messages_filtered += len(payloads)
+            return
+        if self._barred and view < self._barred.get(group, 0):
+            return
+        expected = self.expected.get(group)
+        if self._is_torn:
+            self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
+            return
+        if flags and (expected is None or first + len(payloads) > expected):
+            assert isinstance(payloads, list), "messages that are pieces of others are always cut"
+            refused = self.counters.joins_refused
+            first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
+            if self.counters.joins_refused != refused:
+                self._excused.add(group)
+            if not payloads:
+                return
+        if expected is not None and first < expected:
+            # What comes again is dropped. What was sealed behind it, in other frames maybe, is not.
+            self.counters.frames_refused_state += 1
+            payloads, first = payloads[expected - first :], expected
+            if not payloads:
+                return
+        if expected is not None and first > expected:
+            if not stream.sender_gone and group not in self._excused:
+                self.is_broken = True
+                return
+            self._excused.discard(group)
+            self._report_lost(group, expected, first, output)
+        self.expected[group] = first + len(payloads)
+        if group in stream.views:
+            for start, part, number in _by_view(stream.views[group], first, payloads, view):
+                output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+        else:
+            output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+
+    def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
+        if first < stop:
+            self.counters.messages_lost += stop - first
+            self.expected[group] = stop
+            output.events.append(GapReported(GroupId(group), self.sender, first, stop))
+
+    def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:
+        mark = payloads[0]
+        if first == VIEW_MARK:
+            told = decode_view_mark(mark)
+            if told is None:
+                self.counters.frames_refused_state += 1
+                return
+            group, start, view = told
+            marks = stream.views.setdefault(group, [])
+            if marks and start <= marks[-1][0]:
+                # No sender goes back; messages between the two would be delivered twice.
+                self.counters.frames_refused_state += 1
+                return
+            marks.append((start, view))
+        elif first == SLOW_MARK:
+            stream.slow = max(stream.slow, SLOW_MARKS.get(mark, SlowMembers.ISOLATE))
+        elif first == END_MARK and frame.sequence + 1 >= stream.window.stop:
+            stream.closed = True
+
+
+def _by_view(
+    marks: list[tuple[int, int]], first: int, payloads: Sequence[bytes], region_view: ViewNumber
+) -> Iterator[tuple[int, Sequence[bytes], ViewNumber]]:
+    """Cut a run of messages where the view of their group changes. Marks that are behind it are forgotten."""
+    while len(marks) > 1 and marks[1][0] <= first:
+        marks.pop(0)
+    stop = first + len(payloads)
+    inner = [(start, view) for start, view in marks if first < start < stop]
+    view = marks[0][1] if marks[0][0] <= first else region_view
+    for start, next_view in [*inner, (stop, 0)]:
+        yield first, payloads[len(payloads) - (stop - first) : len(payloads) - (stop - start)], ViewNumber(view)
+        first, view = start, next_view

@@ -1,0 +1,400 @@
+"""One sender's stream into one region view, at one receiver: what came, what is missing, what is cached.
+
+Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2).
+Messages are made by the chain that the stream belongs to.
+
+Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
+this node holds for others; `delivered <= window.prefix`.
+"""
+
+from vivum.core.ids import Member, RegionId, ViewNumber
+from vivum.core.ranges import RangeSet
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import SlowMembers
+from vivum.protocols.qsm.recovery.aggregate import limited
+from vivum.protocols.qsm.recovery.placement import Placement
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
+from vivum.wire.kinds import Kind
+
+CHECK_NS_MAX = 200_000_000
+"""More than this between two looks at a stream means that the node did not run."""
+
+RESENT = Kind.RESENT
+
+NO_DELAY = 1 << 63
+
+DELAY_PERIOD_NS = 20_000_000
+"""What frames took in this time tells of the queues on the way."""
+
+DRIFT_PER_MILLION = 200
+"""How much two clocks may drift apart: two cheap ones, in opposite directions."""
+
+
+class StreamReceiver:
+    """What this node has of one stream."""
+
+    __slots__ = (
+        "_asked",
+        "_behind_ns",
+        "_cache_floor",
+        "_counters",
+        "_delay_base_ns",
+        "_delay_count",
+        "_delay_low_ns",
+        "_delay_since_ns",
+        "_delay_sum_ns",
+        "_expected",
+        "_expected_before",
+        "_expected_until_ns",
+        "_heard_ns",
+        "_highest",
+        "_holds_all",
+        "_holds_none",
+        "_judged",
+        "_looked_ns",
+        "_placement",
+        "_position",
+        "_rumour_ns",
+        "_rumour_stop",
+        "_rumour_stop_before",
+        "_seen_at_token",
+        "_settings",
+        "_stuck_at",
+        "_stuck_ns",
+        "cache",
+        "closed",
+        "delivered",
+        "given_up_at",
+        "held",
+        "is_unwanted",
+        "lacks",
+        "largest",
+        "region",
+        "sender",
+        "sender_gone",
+        "slow",
+        "stable",
+        "standing_ns",
+        "view",
+        "views",
+        "window",
+    )
+
+    def __init__(
+        self,
+        sender: Member,
+        region: RegionId,
+        view: ViewNumber,
+        placement: Placement,
+        position: tuple[int, int],
+        settings: QsmSettings,
+        counters: Counters,
+        now_ns: int,
+    ) -> None:
+        self.sender = sender
+        self.region = region
+        self.view = view
+        # The sender may be a window ahead of the stable point, and we may be behind it as far as caches reach: what
+        # comes meanwhile is kept, or we would have to ask for all of it again and never catch up.
+        self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
+        self.delivered = 0
+        self.stable = 0
+        # Bytes of the largest frame since something became stable, or of one that came with it.
+        self.largest = 0
+        self.closed = False
+        self.sender_gone = False
+        # What the sender wants to be done about slow members.
+        self.slow = SlowMembers.ISOLATE
+        # For how long this node has been behind the others.
+        self._behind_ns = 0
+        # The first frame that this node gave up.
+        self.given_up_at: int | None = None
+        # This node has left all groups of the region view: it takes part for the others' sake.
+        self.is_unwanted = False
+        # Bounds of groups that this node did not ask for, in an approximate region: it drops their messages.
+        self.lacks: tuple[int, ...] = ()
+        # For groups of which the sender told another view than the region's: from which message on, which view.
+        self.views: dict[int, list[tuple[int, int]]] = {}
+        self.held: dict[int, Frame] = {}
+        self.cache: dict[int, Frame] = {}
+        self._cache_floor = 0
+        slots = placement.levels[0][0].slots
+        # In a small region everybody holds everything; where the sender has no other receiver, nobody holds anything.
+        is_small = placement.partitions == 1 and len(slots) <= settings.cache_holders
+        self._holds_none = is_small and sum(slot != (sender.node,) for slot in slots) == 1
+        self._holds_all = is_small and not self._holds_none
+        self._placement = placement
+        self._position = position
+        self._settings = settings
+        self._counters = counters
+        # One past the highest frame that came; at the last token.
+        self._highest = 0
+        self._seen_at_token = 0
+        self._heard_ns = now_ns
+        # How far the stream is by hearsay, now and some time ago.
+        self._rumour_stop = 0
+        self._rumour_stop_before = 0
+        self._rumour_ns = now_ns
+        # Of frames that came at once, by the clocks of both ends: the shortest delay ever; since the last look, the
+        # shortest, the sum of all, and how many.
+        self._delay_base_ns = NO_DELAY
+        self._delay_low_ns = NO_DELAY
+        self._delay_sum_ns = 0
+        self._delay_count = 0
+        self._delay_since_ns = now_ns
+        # How much longer than the shortest delay frames took of late, or None if there was none: they stood in queues.
+        self.standing_ns: int | None = None
+        # Below this, frames that did not come at once were counted as lost.
+        self._judged = 0
+        self._asked = RangeSet()
+        # Frames that somebody has promised of late, and some time before.
+        self._expected = RangeSet()
+        self._expected_before = RangeSet()
+        self._expected_until_ns = 0
+        self._stuck_at = 0
+        self._stuck_ns = 0
+        self._looked_ns = now_ns
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything that was ever sent is at every member and delivered here, and no more will come."""
+        if self.is_unwanted:
+            return True
+        stop = self.window.stop
+        # The floor, not the stable point: until then its sender may need us, to hear that all is well.
+        reached = self.stable if self.sender_gone else self._cache_floor
+        return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
+
+    @property
+    def reached(self) -> int:
+        """Tell below which frame this node needs nothing more. Who has left the groups needs nothing at all."""
+        return self.window.stop if self.is_unwanted else self.window.prefix
+
+    # What arrives.
+
+    def on_data(self, now_ns: int, frame: Frame) -> bool:
+        """Take a frame; tell whether it is new."""
+        window, sequence, is_repair = self.window, frame.sequence, frame.kind is RESENT
+        if len(self.held) >= window.capacity:
+            # Behind a stream that must be delivered first. The sender waits for us, as it should.
+            self._counters.frames_beyond_window += 1
+            return False
+        known = window.stop
+        verdict = window.add(sequence)
+        if verdict == DUPLICATE:
+            self._counters.frames_duplicate += 1
+            if is_repair:
+                self._counters.repairs_wasted += 1
+            return False
+        if verdict == BEYOND:
+            window.announce(sequence + 1)
+            self._counters.frames_beyond_window += 1
+            return False
+        if is_repair:
+            self._counters.repairs_received += 1
+        else:
+            delay_ns = now_ns - frame.sent_ns
+            if delay_ns < self._delay_low_ns:
+                self._delay_low_ns = delay_ns
+            self._delay_sum_ns += delay_ns
+            self._delay_count += 1
+        if sequence >= known:
+            self.closed = False
+        if sequence >= self._highest:
+            self._highest = sequence + 1
+            self._heard_ns = now_ns
+        if frame.length > self.largest:
+            self.largest = frame.length
+        if not self.is_unwanted:
+            self.held[sequence] = frame
+        if self._holds_all or self._holds(sequence):
+            self.cache[sequence] = frame
+        return True
+
+    def is_next(self, first: int, count: int) -> bool:
+        """Tell whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
+        window = self.window
+        return (
+            first == window.prefix
+            and self.delivered == first
+            and not window.held
+            and not self.is_unwanted
+            and count <= window.capacity
+        )
+
+    def on_run(self, now_ns: int, frames: list[Frame]) -> None:
+        """Take frames that follow each other and are next. They must be delivered at once."""
+        window = self.window
+        first = frames[0].sequence
+        count = len(frames)
+        stop = first + count
+        if stop > window.stop:
+            self.closed = False
+        # As if each were added: none of them came before.
+        window.skip_to(stop)
+        self._highest = stop
+        self._heard_ns = now_ns
+        self._delay_count += count
+        if count == 1:
+            # As below, for less work: an answer comes alone.
+            length = frames[0].length
+            if length > self.largest:
+                self.largest = length
+            delay_ns = now_ns - frames[0].sent_ns
+            if delay_ns < self._delay_low_ns:
+                self._delay_low_ns = delay_ns
+            self._delay_sum_ns += delay_ns
+            if self._holds_all:
+                self.cache[first] = frames[0]
+                return
+        else:
+            self.largest = max(self.largest, *[frame.length for frame in frames])
+            sent = [frame.sent_ns for frame in frames]
+            self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
+            self._delay_sum_ns += count * now_ns - sum(sent)
+        if self._holds_all:
+            self.cache.update(zip(range(first, stop), frames, strict=True))
+        elif not self._holds_none:
+            self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
+
+    def _holds(self, sequence: int) -> bool:
+        """Tell whether this node is to keep a frame for others."""
+        return not self._holds_none and self._placement.holds(*self._position, sequence, self._settings.cache_holders)
+
+    def measure_delay(self, now_ns: int) -> None:
+        """See how long frames of the last while stood in queues.
+
+        In the mean, not at least: senders that stop when their windows are full let queues run empty now and then.
+        """
+        elapsed_ns = now_ns - self._delay_since_ns
+        if elapsed_ns < DELAY_PERIOD_NS:
+            return
+        self._delay_since_ns = now_ns
+        low_ns, self._delay_low_ns = self._delay_low_ns, NO_DELAY
+        sum_ns, self._delay_sum_ns = self._delay_sum_ns, 0
+        count, self._delay_count = self._delay_count, 0
+        if not count:
+            self.standing_ns = None
+            return
+        # Clocks drift apart, so what was the shortest delay once is not so for ever.
+        self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
+        self.standing_ns = sum_ns // count - self._delay_base_ns
+
+    def on_status(self, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
+        """Learn from a token or a heartbeat how far the stream is and what may be forgotten."""
+        if slow > self.slow:
+            self.slow = SlowMembers(min(slow, SlowMembers.WAIT))
+        if stop > self.window.stop:
+            # A sender may close a stream, and go on with it when the same region view concerns it again.
+            self.window.announce(stop)
+            self.closed = closed
+        elif stop == self.window.stop:
+            self.closed = self.closed or closed
+        if stable > self.stable:
+            self.stable, self.largest = stable, 0
+        if floor > self._cache_floor:
+            for number in (
+                range(self._cache_floor, floor)
+                if len(self.cache) > floor - self._cache_floor
+                else [number for number in self.cache if number < floor]
+            ):
+                self.cache.pop(number, None)
+            self._cache_floor = floor
+
+    # Repair.
+
+    def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
+        """Tell what to ask for in a passing token, in which `left` of our last request was not served.
+
+        Also tell how many frames were found to be lost since the last time.
+
+        A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
+        way, or wait in our own socket: it is asked for when nothing new has come for a while. What somebody took
+        out of the request is on its way too, for a while.
+        """
+        served = self._asked.copy()
+        served.difference_update(left)
+        self._expect(now_ns, served)
+        wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
+        known = self._seen_at_token
+        if now_ns - self._heard_ns >= self._settings.rumour_ns:
+            known = max(known, self._rumour_stop_before)
+        # No more than there is room for: what comes beyond the window is thrown away.
+        wanted.discard_range(min(known, self.window.prefix + self.window.capacity), 1 << 64)
+        lost = 0
+        if known > self._judged:
+            lost = sum(stop - max(start, self._judged) for start, stop in wanted.ranges() if stop > self._judged)
+            self._judged = known
+        wanted.difference_update(self._expected)
+        wanted.difference_update(self._expected_before)
+        self._seen_at_token = self._highest
+        if now_ns - self._rumour_ns >= self._settings.rumour_ns:
+            self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
+            self._rumour_ns = now_ns
+        # The lowest ones: they hold up what came behind them.
+        self._asked = wanted.head(frames_max).lowest(ranges_max)
+        return self._asked.copy(), lost
+
+    def _expect(self, now_ns: int, served: RangeSet) -> None:
+        """Wait for these repairs, between half of the time for it and all of it.
+
+        Those promised earlier are not waited for any longer because of new ones: where frames are lost all the time,
+        so are repairs, and somebody promises something in every round.
+        """
+        if now_ns >= self._expected_until_ns:
+            is_recent = now_ns < self._expected_until_ns + self._settings.repair_wait_ns // 2
+            self._expected_before = self._expected if is_recent else RangeSet()
+            self._expected = RangeSet()
+            self._expected_until_ns = now_ns + self._settings.repair_wait_ns // 2
+        self._expected.update(served)
+
+    def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
+        """Tell below which number all frames are here, but for some ranges, and these."""
+        if self.is_unwanted:
+            return self.window.stop, ()
+        lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
+        lacking.discard_range(self._highest, 1 << 64)
+        return limited(self._highest, lacking, ranges_max)
+
+    def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
+        """Find frames in the cache that somebody asks for."""
+        cache = self.cache
+        if not cache:
+            return []
+        found = []
+        for start, stop in RangeSet.from_bounds(bounds).ranges():
+            for number in range(max(start, self._cache_floor), min(stop, self.window.stop)):
+                frame = cache.get(number)
+                # One that is lent stays until nobody can miss it, or its sender gave it up.
+                if frame is not None and frame.keep():
+                    found.append(frame)
+                    if len(found) == frames_max:
+                        return found
+        return found
+
+    def is_beyond_help(self, now_ns: int) -> bool:
+        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        ahead for longer than the sender wants to put up with.
+        """
+        prefix = self.window.prefix
+        # Time in which this node slept does not count: what it lacks may lie in its own socket.
+        elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
+        self._looked_ns = now_ns
+        self._behind_ns = self._behind_ns + elapsed_ns if prefix < self.stable else 0
+        if self.slow == SlowMembers.DROP and self._behind_ns >= self._settings.drop_after_ns and not self.is_unwanted:
+            return True
+        if prefix != self._stuck_at or prefix >= self.window.stop:
+            self._stuck_at = prefix
+            self._stuck_ns = 0
+            return False
+        self._stuck_ns += elapsed_ns
+        forgotten = (self.sender_gone or prefix < self.stable) and not self.is_unwanted
+        return forgotten and self._stuck_ns >= self._settings.give_up_after_ns
+
+    def give_up_next(self) -> None:
+        """Skip the gap at the head of the stream. Its sender may live and have left us: it must not be confirmed."""
+        bounds = self.window.missing(1)
+        if self.given_up_at is None:
+            self.given_up_at = bounds[0]
+        self.window.skip_to(bounds[1])

@@ -1,0 +1,1 @@
+"""Recovery inside a region: token rings, what they aggregate, caches, repairs, stability."""

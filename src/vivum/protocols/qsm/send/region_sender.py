@@ -1,0 +1,365 @@
+"""The sender's side of one stream: everything that this node sends into one region view, whatever the group.
+
+Feeds register by putting messages into the outbox of their group; the stream pulls from the outboxes in turn when
+the window and the network have room, and packs messages of many groups into one frame (seed 004, section 4, Figures
+9 and 10).
+
+Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below
+`confirmed` every member has them, those included that slept or lagged, and the application is told.
+
+Invariants: `confirmed <= first <= next_frame`; exactly the frames `confirmed <= n < next_frame` are kept. Caches have
+those below `first` too, unless all who should hold one slept or lost it: then the sender is the last who has it.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
+from vivum.core.ranges import RangeSet
+from vivum.protocols.commands import SlowMembers
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.marks import (
+    BEGIN_MARK,
+    END,
+    END_MARK,
+    MARKS,
+    SLOW_MARK,
+    VIEW_MARK,
+    ViewMark,
+    begin_mark,
+    slow_mark,
+    view_mark,
+)
+from vivum.protocols.qsm.send.outboxes import Outboxes, Packed
+from vivum.protocols.qsm.send.pacer import Pacer
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import FrameBuilder, relabel
+from vivum.wire.kinds import Kind
+
+DATA = Kind.DATA
+
+ViewKey = tuple[int, int]
+"""A region view: region and view."""
+
+FRAME_BYTES_CUT_MAX = 9000
+"""In larger frames what is not filled is a small part, and a message that is cut costs every receiver a join."""
+
+
+class RegionSender:
+    """What this node sends into one region view."""
+
+    def __init__(
+        self,
+        config: RegionConfig,
+        destinations: Sequence[Endpoint | Channel],
+        settings: QsmSettings,
+        next_frame: int = 0,
+    ) -> None:
+        """Begin a stream, or go on with one that ended before this frame."""
+        self.config = config
+        self.destinations = destinations
+        self.first = next_frame
+        self.confirmed = next_frame
+        self.next_frame = next_frame
+        self.key = (config.region, config.view)
+        self.closing_since_ns: int | None = None
+        self.closed = False
+        self.heartbeat_ns = settings.heartbeat_ns_min
+        self.heartbeat_at_ns: int | None = None
+        # For each group: the first message put in here, one past the last, and one past the last that is stable.
+        self.put: dict[GroupId, list[int]] = {}
+        self.pacer = Pacer(settings)
+        # The rate allows the next frame then, and has counted it.
+        self.reserved_ns: int | None = None
+        self.outboxes = Outboxes(settings.frame_bytes_max <= FRAME_BYTES_CUT_MAX)
+        # Of messages that are to go into this stream, those included that wait for a frame for several streams.
+        self.waiting_bytes = 0
+        # Frames for several streams wait for a frame of this one alone, or for a place in its window.
+        self.is_awaited = False
+        self.claims: set[object] = set()
+        # Bytes of the frames in the window, and how many there may be.
+        self.window_bytes = 0
+        self._window_bytes_max = settings.window_bytes
+        # Frames of it that every member has, though one before them is still missing somewhere.
+        self._ahead = 0
+        # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
+        self.slow = SlowMembers.ISOLATE
+        self._told = SlowMembers.ISOLATE
+        self._settings = settings
+        self._packed: Packed = []
+        # Group views that differ from the region's, and what is still to be told of them.
+        self._views: dict[GroupId, ViewNumber] = {}
+        self._view_marks: deque[ViewMark] = deque()
+        self._frames: deque[bytes] = deque()
+        self._stops: deque[Packed] = deque()
+        self._resent_ns: dict[int, int] = {}
+
+    # Out.
+
+    def feed(
+        self,
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+        view: ViewNumber,
+        size: int | None = None,
+        slow: SlowMembers = SlowMembers.ISOLATE,
+    ) -> None:
+        """Queue messages of a group, accepted in this view of it; the caller may know their `size` in bytes."""
+        if size is None:
+            size = sum(map(len, payloads))
+        self.expect(group, first, len(payloads), view, size, slow)
+        self.outboxes.put(group, first, payloads, size)
+
+    def expect(self, group: GroupId, first: int, count: int, view: ViewNumber, size: int, slow: SlowMembers) -> None:
+        """Note messages that will go into this stream, from here or in frames for several streams."""
+        assert self.closing_since_ns is None
+        if slow > self.slow:
+            self.slow = slow
+        if view != (self._views.get(group, self.config.view) if self._views else self.config.view):
+            # Another region of the group has changed, and this one has not: receivers cannot know.
+            self._views[group] = view
+            self._view_marks.append((group, first, view))
+        self.waiting_bytes += size
+        put = self.put.get(group)
+        if put is None:
+            put = self.put[group] = [first, first, first]
+        put[1] = first + count
+
+    def close(self, now_ns: int) -> None:
+        """Take no more messages: a new view took over. What waits still goes to this one, to which it was promised."""
+        self.closing_since_ns = now_ns
+
+    def reopen(self) -> None:
+        """Go on: the region view concerns this node again, and was not replaced meanwhile."""
+        self.closing_since_ns = None
+        self.closed = False
+
+    @property
+    def closing(self) -> bool:
+        """A new view took over."""
+        return self.closing_since_ns is not None
+
+    def has_room(self, by: object = None) -> bool:
+        """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
+        if self.next_frame - self.first >= self._settings.cache_frames_max:
+            # However much of it is stable behind a gap: receivers hold no more.
+            return False
+        unstable = self.next_frame - self.first - self._ahead
+        if unstable and self.window_bytes >= self._window_bytes_max:
+            return False
+        room = self._settings.window_frames - unstable
+        if self.claims:
+            room -= min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
+        return room > 0
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Tell how many frames the window has room for, where something is unstable and nobody claims a place.
+
+        And how many bytes: the last frame may pass them.
+        """
+        in_window = self.next_frame - self.first
+        frames = min(
+            self._settings.cache_frames_max - in_window, self._settings.window_frames - in_window + self._ahead
+        )
+        return frames, self._window_bytes_max - self.window_bytes
+
+    @property
+    def must_speak(self) -> bool:
+        """Only a frame of this stream alone can tell how it begins, of slow members, and of views of groups."""
+        return self.next_frame == 0 or self.slow != self._told or bool(self._view_marks)
+
+    @property
+    def can_seal(self) -> bool:
+        """Something waits and the window has room for it."""
+        if not self.has_room():
+            return False
+        if self.outboxes or (self.is_awaited and self.must_speak):
+            return True
+        return self.closing and not self.closed and self.next_frame > 0
+
+    def pack(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> int:
+        """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
+        if self.next_frame == 0:
+            names = [(each.config.region, each.config.view) for each in before]
+            builder.append(MARKS, BEGIN_MARK, begin_mark(names))
+        if self.slow != self._told and builder.append(MARKS, SLOW_MARK, slow_mark(self.slow)):
+            self._told = self.slow
+        while self._view_marks:
+            if not builder.append(MARKS, VIEW_MARK, view_mark(self._view_marks[0])):
+                return self.next_frame
+            self._view_marks.popleft()
+        self._packed, taken = self.outboxes.fill(builder)
+        self.waiting_bytes -= taken
+        if self.closing and not self.outboxes and builder.append(MARKS, END_MARK, END):
+            self.closed = True
+        return self.next_frame
+
+    def seal_run(
+        self, builder: FrameBuilder, now_ns: int, header: tuple[int, ...], frames_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """Seal full frames as far as the window has room: as `pack` and `sealed` would, for less work.
+
+        Often none: where others wait, claim a place in the window, or something else is to be told. The rate has let
+        the first of them go. The header is all that frames have in common, up to their number and time.
+        """
+        if self.must_speak or self.closing or self.claims or self.reserved_ns is not None:
+            return []
+        if self.pacer.is_limited:
+            frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
+        in_window = self.next_frame - self.first
+        frames_max = min(
+            frames_max,
+            self._settings.cache_frames_max - in_window,
+            self._settings.window_frames - in_window + self._ahead,
+        )
+        bytes_max = min(bytes_max, self._window_bytes_max - self.window_bytes)
+        if frames_max < 2 or bytes_max <= 0:
+            return []
+        frames, packed, taken = self.outboxes.seal_run(
+            builder, frames_max, bytes_max, (*header, self.next_frame, now_ns)
+        )
+        if frames:
+            self._frames.extend(frames)
+            self.window_bytes += sum(map(len, frames))
+            self._stops.extend(packed)
+            self.next_frame += len(frames)
+            self.waiting_bytes -= taken
+            self.pacer.on_sent(len(frames) - 1)
+            self._beat_soon(now_ns)
+        return frames
+
+    def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
+        """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
+        self._frames.append(data)
+        self.window_bytes += len(data)
+        self._stops.append(self._packed if packed is None else packed)
+        self.next_frame += 1
+        self._beat_soon(now_ns)
+
+    def seal_now(
+        self,
+        builder: FrameBuilder,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        number: int,
+        payload: bytes,
+        view: ViewNumber,
+    ) -> bytes | None:
+        """Seal a message of a group, in this view of it, into a frame of its own, as `feed`, `pack` and `sealed` would.
+
+        None, and nothing changed, if anything waits here, something else is to be told, or there is no room.
+        """
+        put, number_of_frame, pacer = self.put.get(group), self.next_frame, self.pacer
+        if (
+            put is None
+            or self.outboxes
+            or number_of_frame == 0
+            or self.slow != self._told
+            or self._view_marks
+            or self.claims
+            or self.closing_since_ns is not None
+            or self.reserved_ns is not None
+            or view != self._views.get(group, self.config.view)
+            or not self.has_room()
+        ):
+            return None
+        is_limited = pacer.is_limited
+        if is_limited and pacer.ready_ns(now_ns) > now_ns:
+            return None
+        node, life = me
+        region, region_view = self.key
+        data = builder.seal_one(
+            group, number, payload, DATA, domain, node, life, region, region_view, number_of_frame, now_ns
+        )
+        if data is not None:
+            put[1] = number + 1
+            if is_limited:
+                pacer.on_sent()
+            self.sealed(data, now_ns, [(group, number + 1)])
+        return data
+
+    def _beat_soon(self, now_ns: int) -> None:
+        self.heartbeat_ns = self._settings.heartbeat_ns_min
+        self.heartbeat_at_ns = now_ns + self.heartbeat_ns
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the frames that are kept."""
+        return sum(map(len, self._frames))
+
+    @property
+    def lent(self) -> list[bytes]:
+        """Kept frames that others may read where they are."""
+        return [data for data in self._frames if type(data) is not bytes]
+
+    # What the region reports.
+
+    def on_report(self, stable: int, floor: int, sharers: int = 1, beyond: Sequence[int] = ()) -> set[GroupId]:
+        """Open the window, forget what every member has; return the groups of which all members have more now.
+
+        `sharers` are all that send into the region: the buffers of its members are for all of them. Frames in the
+        ranges `beyond` are stable too, behind a gap: they are kept, but leave the window.
+        """
+        changed: set[GroupId] = set()
+        self._window_bytes_max = self._settings.window_bytes // sharers
+        first = max(self.first, min(stable, self.next_frame))
+        if first > self.first:
+            left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
+            self.window_bytes -= sum(map(len, left))
+            self.first = first
+        self._ahead = 0
+        if beyond:
+            ahead = RangeSet.from_bounds(beyond)
+            ahead.discard_range(0, self.first)
+            ahead.discard_range(self.next_frame, 1 << 64)
+            self._ahead = ahead.count()
+        frames, stops, resent, put = self._frames, self._stops, self._resent_ns, self.put
+        for number in range(self.confirmed, min(floor, self.first)):
+            frames.popleft()
+            if resent:
+                resent.pop(number, None)
+            for group, stop in stops.popleft():
+                put[group][2] = stop
+                changed.add(group)
+        self.confirmed = max(self.confirmed, min(floor, self.first))
+        if self.confirmed == self.next_frame:
+            self.heartbeat_at_ns = None
+        return changed
+
+    def resend(self, missing: Sequence[int], now_ns: int, frames_max: int) -> list[bytes]:
+        """Find frames that a region lacks, but for those that were just sent again."""
+        found = []
+        for start, stop in RangeSet.from_bounds(missing).ranges():
+            for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
+                before_ns = self._resent_ns.get(number)
+                if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
+                    self._resent_ns[number] = now_ns
+                    found.append(self._frame(number))
+                    if len(found) == frames_max:
+                        return found
+        return found
+
+    def _frame(self, number: int) -> bytes:
+        """Find a kept frame; one for several streams gets the label of this one."""
+        data = self._frames[number - self.confirmed]
+        if data[1] != Kind.SPREAD:
+            return data
+        own = relabel(data, *self.key)
+        assert own is not None, "the frame was sealed for this stream too"
+        return own
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing waits, everything sent is at every member, and nothing new will come."""
+        quiet = not self.outboxes and self.confirmed == self.next_frame
+        return self.closing and quiet and (self.closed or not self.next_frame)
+
+    def on_heartbeat_due(self, now_ns: int) -> None:
+        """Double the distance to the next heartbeat."""
+        self.heartbeat_ns = min(2 * self.heartbeat_ns, self._settings.heartbeat_ns_max)
+        self.heartbeat_at_ns = now_ns + self.heartbeat_ns

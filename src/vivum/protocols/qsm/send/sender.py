@@ -1,0 +1,372 @@
+"""The way out: feeds of groups, streams into region views, their windows, rates and heartbeats.
+
+Feeds register intent by putting messages into streams; streams are pulled when the network, the window and the rate
+allow (seed 004, section 4). Knows nothing of rings: what a region says of a stream comes as a `RegionReport`.
+
+Invariants: a key in `_ready` has something to seal, or had when it was put there; what was accepted is confirmed or
+reported as failed, once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from vivum.core.errors import NotNowError
+from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNumber
+from vivum.core.limits import Limits
+from vivum.core.machine import Datagram, Event, Priority
+from vivum.observe.counters import Counters
+from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.qsm.send.feed import Feed
+from vivum.protocols.qsm.send.hybrid import Spreading
+from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.wire.codec import FrameBuilder, resend
+from vivum.wire.kinds import Kind
+from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
+from vivum.wire.tokens import RegionReport
+
+ISOLATE = SlowMembers.ISOLATE
+
+ENDED_MAX = 4096
+"""Ends of streams that are remembered; a region view so many changes ago was replaced since."""
+
+
+class Sender:
+    """All that this node sends."""
+
+    def __init__(
+        self, settings: QsmSettings, limits: Limits, counters: Counters, builder: FrameBuilder | None = None
+    ) -> None:
+        self.streams: dict[ViewKey, RegionSender] = {}
+        self.repairs: list[Datagram] = []
+        self.events: list[Event] = []
+        # What the application wants to be done about slow members, for groups where it said.
+        self.slow: dict[GroupId, SlowMembers] = {}
+        self._settings = settings
+        self._limits = limits
+        self._counters = counters
+        self._builder = builder or FrameBuilder(settings.frame_bytes_max)
+        self._feeds: dict[GroupId, Feed] = {}
+        self._ended: dict[ViewKey, int] = {}
+        self._ready: dict[ViewKey, None] = {}
+        self._spreading = Spreading(self._ready, counters)
+        # Streams that wait for their rate, and until when.
+        self._paced: dict[ViewKey, int] = {}
+        self._pending_high = 0
+        self._waiting_bytes = 0
+        # Frames of streams that were given up, where others may still read them, and since when there are such.
+        self._lent: list[bytes] = []
+        self._lent_since_ns: int | None = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of messages that wait, once for each stream that they go into."""
+        return self._waiting_bytes
+
+    # From the application.
+
+    def treat_slow(self, group: GroupId, wish: SlowMembers) -> None:
+        """Note what is to be done about slow members of a group."""
+        self.slow.pop(group, None)
+        if wish != SlowMembers.ISOLATE:
+            self.slow[group] = wish
+
+    def open(self, config: RegionConfig, destinations: Sequence[Endpoint | Channel]) -> RegionSender:
+        """Begin a stream into a region view, or go on with the one that was closed when the view did not concern us."""
+        key = (config.region, config.view)
+        stream = self.streams.get(key)
+        if stream is not None:
+            stream.reopen()
+            return stream
+        stream = RegionSender(config, destinations, self._settings, self._ended.pop(key, 0))
+        self.streams[config.region, config.view] = stream
+        return stream
+
+    def accept(
+        self,
+        group: GroupId,
+        payloads: Sequence[bytes],
+        size: int,
+        streams: tuple[RegionSender, ...],
+        view: ViewNumber,
+        channel: Channel | None = None,
+    ) -> int:
+        """Number messages and queue them for all their streams, or raise `NotNowError`; return the first number.
+
+        With a channel they go the hybrid way: there, in frames for all streams.
+        """
+        if self._waiting_bytes and self._waiting_bytes + size > self._settings.waiting_bytes_max:
+            raise NotNowError(
+                f"{self._waiting_bytes} bytes wait in all groups; with {size} more they would pass "
+                f"waiting_bytes_max={self._settings.waiting_bytes_max}: wait until some are sent"
+            )
+        spreading, spread, in_spread = self._spreading, None, 0
+        if channel is not None or spreading.is_used:
+            spread = spreading.route(group, streams, channel)
+            in_spread = spreading.pending_bytes(group)
+        most = 0
+        for stream in streams:
+            waiting = stream.outboxes.pending_bytes(group) + in_spread
+            if waiting > most:
+                most = waiting
+            if waiting and waiting + size > self._settings.pending_bytes_max:
+                raise NotNowError(
+                    f"group {group} has {waiting} bytes waiting; with {size} more it would pass "
+                    f"pending_bytes_max={self._settings.pending_bytes_max}: wait until some are sent"
+                )
+        feed = self._feeds.get(group)
+        if feed is None:
+            feed = self._feeds[group] = Feed(group)
+        slow = self.slow.get(group, ISOLATE) if self.slow else ISOLATE
+        first = feed.send(payloads, streams, view, size, slow, spread)
+        if not streams:
+            self._confirm(feed)
+            return first
+        self._waiting_bytes += size * len(streams)
+        if spread is not None:
+            spreading.awake(spread)
+        else:
+            for stream in streams:
+                self._ready[stream.key] = None
+        if most + size > self._pending_high:
+            self._measure(most + size)
+        return first
+
+    def send_now(
+        self,
+        now_ns: int,
+        domain: int,
+        me: Member,
+        group: GroupId,
+        payload: bytes,
+        view: ViewNumber,
+        stream: RegionSender,
+    ) -> tuple[int, bytes] | None:
+        """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
+
+        None, and nothing changed, where anything waits, the window or the rate has no room, the stream has something
+        else to tell, or the message does not fit a frame.
+        """
+        feed = self._feeds.get(group)
+        if feed is None or self._ready or self._waiting_bytes or self._spreading.is_used:
+            return None
+        if self.slow and self.slow.get(group, stream.slow) > stream.slow:
+            return None
+        number = feed.next_message
+        if len(payload) > self._pending_high or not feed.goes_on(stream):
+            return None
+        data = stream.seal_now(self._builder, now_ns, domain, me, group, number, payload, view)
+        if data is None:
+            return None
+        feed.count_one()
+        return number, data
+
+    def alone(self, group: GroupId) -> tuple[Feed, int]:
+        """Find the feed of a group, of which a message was just sent, and the size of what may follow by `send_now`."""
+        room = self._settings.frame_bytes_max - HEADER_BYTES - RUN_HEADER_BYTES - LENGTH_BYTES
+        return self._feeds[group], min(self._pending_high, room, self._limits.message_bytes_max)
+
+    def _measure(self, waiting: int) -> None:
+        self._pending_high = waiting
+        limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
+        self.events.append(QueueGrew("pending", waiting, limit, "bytes"))
+
+    # From regions.
+
+    def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
+        """Take what a region says of a stream: confirm, send again, go faster or slower."""
+        for group in stream.on_report(report.stable, report.floor, report.sharers, report.beyond):
+            self._confirm(self._feeds[group])
+        self._send_again(now_ns, stream, report.missing)
+        stream.pacer.set_rate(report.rate)
+        self._spreading.wake(stream)
+        if stream.can_seal:
+            self._ready[stream.key] = None
+
+    def _send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
+        """Send frames to the whole region once more, but for those that were just sent again."""
+        frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
+        for data in frames:
+            again = resend(data)
+            self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
+            self._counters.repair_bytes_sent += len(again) * len(stream.destinations)
+        self._counters.repairs_sent += len(frames)
+
+    def _confirm(self, feed: Feed) -> None:
+        for first, stop in feed.confirm():
+            self._counters.messages_stable += stop - first
+            self.events.append(SendConfirmed(feed.group, first, stop))
+
+    def _fail(self, feed: Feed, first: int, stop: int, cause: str) -> None:
+        for news, end in feed.fail(first, stop):
+            self._counters.messages_failed += end - news
+            self.events.append(SendFailed(feed.group, news, end, None, cause))
+
+    # Views.
+
+    def close(self, key: ViewKey, now_ns: int) -> None:
+        """A region view was replaced: its stream takes no new messages, and ends when what waits has gone out."""
+        stream = self.streams.get(key)
+        if stream is not None:
+            self._spreading.close(stream)
+            stream.close(now_ns)
+            if stream.can_seal:
+                self._ready[key] = None
+
+    def retire(self, now_ns: int, kept: Iterable[ViewKey]) -> None:
+        """Forget streams that are done, but for those whose region this node is still in; give up overdue ones."""
+        if self._lent and self._lent_since_ns is None:
+            self._lent_since_ns = now_ns
+        elif self._lent_since_ns is not None and now_ns - self._lent_since_ns >= self._settings.quiesce_ns_max:
+            self._lent_since_ns = None
+            self._lent.clear()
+        for key, stream in list(self.streams.items()):
+            if stream.closing_since_ns is None or key in kept:
+                continue
+            if stream.is_done:
+                self._end(self.streams.pop(key))
+            elif now_ns - stream.closing_since_ns >= self._settings.quiesce_ns_max:
+                self.forsake(key)
+
+    def forsake(self, key: ViewKey) -> None:
+        """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
+        stream = self.streams.pop(key)
+        self._go_on_lending(stream)
+        self._end(stream)
+        self._waiting_bytes -= stream.waiting_bytes
+        for group, (_, stop, stable) in stream.put.items():
+            feed = self._feeds[group]
+            self._fail(feed, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
+            feed.forsake(stream)
+            self._confirm(feed)
+
+    def _go_on_lending(self, stream: RegionSender) -> None:
+        """Leave frames where they are, though this node is done with them: members may need them for each other."""
+        self._lent += stream.lent
+        self._lent_since_ns = None
+
+    def _end(self, stream: RegionSender) -> None:
+        """Remember where a stream ended: this node may come back to the same region view, and goes on from there."""
+        if stream.next_frame:
+            self._ended[stream.key] = stream.next_frame
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
+    def lose_everything(self) -> None:
+        """This life is over. What was not confirmed is reported."""
+        for feed in self._feeds.values():
+            self._fail(feed, feed.stable, feed.next_message, "this node was dropped from the domain")
+        for stream in self.streams.values():
+            self._go_on_lending(stream)
+        self.streams.clear()
+        self._ended.clear()
+        self.repairs.clear()
+        self._feeds.clear()
+        self._ready.clear()
+        self._paced.clear()
+        self._spreading.clear()
+        self._waiting_bytes = 0
+
+    # Time.
+
+    def next_deadline_ns(self) -> int | None:
+        """Tell when a heartbeat is due or a rate lets the next frame go."""
+        times = [stream.heartbeat_at_ns for stream in self.streams.values() if stream.heartbeat_at_ns is not None]
+        times += self._paced.values()
+        times += self._spreading.deadlines_ns()
+        return min(times) if times else None
+
+    def on_timer(self, now_ns: int) -> list[RegionSender]:
+        """Let paced streams go on; return the streams whose heartbeat is due."""
+        for key in [key for key, ready_ns in self._paced.items() if ready_ns <= now_ns]:
+            del self._paced[key]
+            self._ready[key] = None
+        self._spreading.on_timer(now_ns)
+        due = []
+        for stream in self.streams.values():
+            if stream.heartbeat_at_ns is not None and stream.heartbeat_at_ns <= now_ns:
+                stream.on_heartbeat_due(now_ns)
+                due.append(stream)
+        return due
+
+    # Out.
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether a stream could seal a frame now."""
+        return bool(self._ready) or self._spreading.has_data
+
+    def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
+        """Seal frames, one from each ready stream in turn, as far as there is room; between them those for several."""
+        frames_left = self._settings.frames_per_output_max
+        spreading = self._spreading
+        while self.has_data and room_bytes > 0 and frames_left > 0:
+            if self._ready:
+                # A stream that is alone need not wait for its turn.
+                turn = 1 if len(self._ready) > 1 or spreading.has_data else frames_left
+                size, frames = self._seal_next(now_ns, domain, me, datagrams, room_bytes, turn)
+                room_bytes -= size
+                frames_left -= frames
+            if spreading.has_data:
+                size, taken = spreading.seal_next(now_ns, domain, me, self._builder, datagrams)
+                self._waiting_bytes -= taken
+                room_bytes -= size
+                frames_left -= size > 0
+
+    def _seal_next(
+        self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int, frames_max: int
+    ) -> tuple[int, int]:
+        """Let the next ready stream seal frames as far as its window and rate allow; return their bytes and number."""
+        key = next(iter(self._ready))
+        del self._ready[key]
+        stream = self.streams.get(key)
+        size = frames = 0
+        can_seal = stream is not None and stream.can_seal
+        if stream is None or not can_seal:
+            if stream is not None:
+                stream.pacer.rest()
+            return size, frames
+        if self._spreading.shares(stream):
+            frames_max = 1
+        region, view = RegionId(key[0]), ViewNumber(key[1])
+        before: Sequence[RegionSender] = ()
+        if stream.next_frame == 0:
+            before = [each for each in self.streams.values() if each.config.view < view and not each.is_done]
+        waiting = stream.waiting_bytes
+        header, where_to = (Kind.DATA, domain, *me, region, view), stream.destinations
+        while self._may_leave(now_ns, stream):
+            bytes_max = -(-(room_bytes - size) // len(where_to)) if where_to else 0
+            run = stream.seal_run(self._builder, now_ns, header, frames_max - frames, bytes_max)
+            if not run:
+                sequence = stream.pack(self._builder, before)
+                data = self._builder.seal(*header, sequence, now_ns)
+                stream.sealed(data, now_ns)
+                run = [data]
+            datagrams += [Datagram(where, data) for data in run for where in where_to]
+            size += sum(map(len, run)) * len(where_to)
+            frames += len(run)
+            if not stream.can_seal:
+                stream.pacer.rest()
+                break
+            if frames >= frames_max or size >= room_bytes:
+                self._ready[key] = None
+                break
+        self._waiting_bytes -= waiting - stream.waiting_bytes
+        if frames:
+            self._spreading.wake(stream)
+        return size, frames
+
+    def _may_leave(self, now_ns: int, stream: RegionSender) -> bool:
+        """Tell whether the rate lets the next frame of a stream go, and count it; else it waits for its time."""
+        ready_ns = stream.pacer.ready_ns(now_ns) if stream.reserved_ns is None else stream.reserved_ns
+        if ready_ns > now_ns:
+            self._paced[stream.key] = ready_ns
+            if stream.reserved_ns is None and self._spreading.shares(stream):
+                # Frames for several streams count at once, long before they leave: so must this one, or it never could.
+                stream.reserved_ns = ready_ns
+                stream.pacer.on_sent()
+            return False
+        if stream.reserved_ns is None:
+            stream.pacer.on_sent()
+        stream.reserved_ns = None
+        return True
