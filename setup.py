@@ -45,7 +45,6 @@ def extensions():
     ]
     others = (
         "pipeline.audit._causal_walk",
-        "protocols.qsm._alone",
         "runtime._arenas",
         "runtime._board",
         "runtime._datagrams",

@@ -160,9 +160,8 @@ def throw(control: Control, options: dict[str, Any]) -> None:
         for _ in range(min(BURST, options["datagrams"] - count)):
             own.sendto(hostility.next(), rng.choice(targets))
             count += 1
-        for each in port.sockets[1:]:
-            # Not what this process threw itself.
-            hostility.overheard += [data for source, data in port.receive(each, OVERHEARD_BYTES) if source in real]
+        # Not what this process threw itself.
+        hostility.overheard += [data for source, data in port.receive(OVERHEARD_BYTES) if source in real]
         del hostility.overheard[:-OVERHEARD_MAX]
         time.sleep(max(0.0, began + count / BURST * pause_s - time.monotonic()))
     control.tell(thrown=count, took_s=time.monotonic() - began, overheard=len(hostility.overheard))

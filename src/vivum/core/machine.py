@@ -1,30 +1,34 @@
 """The machine contract: how every protocol, and the node that composes them, is driven.
 
-A machine is a pure state machine. It owns no socket, clock, thread or source of randomness; a driver (the
-simulator, the asyncio runtime, a test) feeds it and carries out what it asks for:
+A machine is a pure state machine. It owns no socket, clock, thread or source of randomness; a driver (the simulator,
+the asyncio runtime, a test) feeds it and carries out what it asks for, by five calls:
 
-    machine.on_datagram(now_ns, source, data)      bytes arrived
-    machine.on_datagrams(now_ns, arrived)          several at once: the same, for less work
+    machine.on_datagrams(now_ns, arrived)          bytes arrived, with where they came from
     machine.submit(now_ns, command)                the application wants something
     machine.on_timer(now_ns)                       the deadline passed
     machine.next_deadline_ns()                     when to call on_timer, or None
-    machine.take_output(room_bytes)                what to send, deliver and tell; empties it
+    machine.take_output(room_bytes)                what to do now: effects, in order
 
-Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty of
-datagrams, then ask for the deadline again; `on_timer` may come late or for nothing. Datagrams are sealed inside
-`take_output()`, so a control frame made there carries the state of that instant (seed 004, section 6: act on fresh
-state). New data is pulled: no more of it is sealed than `room_bytes`, what the network would take now. Control
-frames, repairs, deliveries and events always come. While `has_data` is true, more data waits for room.
+Output is one list of effects in the order of their causes: a `Delivery` to hand over, an `InstallView`, a record to
+`Persist`, a `Datagram` to send, an `Event` to tell. A driver carries them out in that order. Nothing is sent before
+what stands before it is on disk; a view comes between exactly the messages that it separates; an error while carrying
+one out (a socket, a callback) loses none of the others. Frames that are made at the moment of sending come last, the
+most urgent first.
 
-For who is in a hurry there is a short way in and out: `take_deliveries()` after a datagram, `send_now(now_ns, command)`
-in the place of `submit`, and a shorter one before both, `hear_now` and `seal_now`, for what was expected. What else
-they caused is had by `take_output()` as ever, which must follow soon.
+Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty, then ask
+for the deadline again; `on_timer` may come late or early. Control frames made in `take_output()` carry the state of
+that instant (seed 004, section 6: act on fresh state). New data is pulled: no more of it is sealed than `room_bytes`,
+what the network would take now; all else always comes. While `has_data` is true, more data waits for room. With
+`NO_FRAMES` for room only what inputs have caused comes, and no frame is made: the rest must be asked for soon.
+
+One optional fast call: `send_now(now_ns, command)` submits messages and returns the frames that can leave at once,
+before control frames are made. `take_output()` must follow soon.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
@@ -45,7 +49,7 @@ class Priority(IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True, gc=False):
-    """One datagram to send: to a node's endpoint, or to everybody who listens on a channel."""
+    """Effect: send a datagram to a node's endpoint, or to everybody who listens on a channel."""
 
     destination: Endpoint | Channel
     data: bytes
@@ -53,7 +57,7 @@ class Datagram(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """A run of messages of one sender in one group, in order: `payloads[i]` has sequence `first_sequence + i`.
+    """Effect: hand over a run of messages of one sender in one group; `payloads[i]` has `first_sequence + i`.
 
     Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops. A msgspec
     struct, as `Datagram` is, because one is made for every frame: a tenth of the time of a frozen dataclass.
@@ -67,6 +71,25 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     sent_ns: int
 
 
+class InstallView(msgspec.Struct, frozen=True):
+    """Effect: install a view of all these groups, which have the same members: a view change is one effect, not one
+    for each group.
+    """
+
+    groups: tuple[int, ...]
+    """Flat bounds of ranges of groups (`RangeSet.from_bounds`)."""
+
+    number: ViewNumber
+    members: tuple[Member, ...]
+    """Oldest first."""
+
+
+class Persist(msgspec.Struct, frozen=True):
+    """Effect: append a record to stable storage before any later effect is carried out."""
+
+    record: bytes
+
+
 class Command:
     """Base of what an application asks of a machine. Names are imperative: `JoinGroup`, `SendMessages`."""
 
@@ -74,7 +97,7 @@ class Command:
 
 
 class Event:
-    """Base of what a machine tells. Names are past tense: `ViewInstalled`, `MessagesFailed`."""
+    """Base of what a machine tells. Names are past tense: `ServiceFound`, `SendFailed`."""
 
     __slots__ = ()
 
@@ -93,34 +116,20 @@ class ChannelClosed(Event):
     channel: Channel
 
 
-@dataclass(slots=True)
-class Output:
-    """All that a machine wants done since the last `take_output()`."""
-
-    datagrams: list[Datagram] = field(default_factory=list)
-    deliveries: list[Delivery] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.datagrams or self.deliveries or self.events)
-
+Effect = Datagram | Delivery | InstallView | Persist | Event
 
 ROOM_BYTES_UNLIMITED = 1 << 62
 """Room of a network that takes everything, as in tests."""
 
-EMPTY_OUTPUT = Output()
-"""What a machine hands over when there is nothing: always this object, so that a driver may ask `is`. Never filled."""
+NO_FRAMES = -1
+"""Room for those who want what inputs have caused, and leave frames for later."""
 
 
 class Machine(Protocol):
     """What a driver may call. See the module's text for the rules of both sides."""
 
-    def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
-        """Take bytes that arrived: one datagram, or several of one source that the kernel joined."""
-        ...
-
     def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
-        """Take what arrived together: the same as each of them by `on_datagram`, in this order."""
+        """Take what arrived together, in this order; each is one datagram, or several that the kernel joined."""
         ...
 
     def submit(self, now_ns: int, command: Command) -> None:
@@ -132,39 +141,21 @@ class Machine(Protocol):
         ...
 
     def next_deadline_ns(self) -> int | None:
-        """Tell the earliest time at which something will be due, or None."""
+        """Return the earliest time at which something will be due, or None."""
         ...
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        """Hand over, and forget, what to send, deliver and tell; seal at most this much new data.
+    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> list[Effect]:
+        """Hand over, and forget, what to do; seal at most this much new data. Empty if there is nothing.
 
-        The output belongs to the caller until the next call. It may hold back data beyond a quantum: call again.
+        Data beyond a quantum may be held back: call again.
         """
-        ...
-
-    def take_deliveries(self) -> list[Delivery]:
-        """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""
-        ...
-
-    @property
-    def hear_now(self) -> Callable[[int, Endpoint, bytes], Delivery | None]:
-        """Take a datagram if it is exactly what was expected next, and return its message.
-
-        None, and nothing changed, if it is not: then it must come by `on_datagram`. After it, and after `seal_now`,
-        `take_deliveries` must follow soon.
-        """
-        ...
-
-    @property
-    def seal_now(self) -> Callable[[int, Command], list[Datagram] | None]:
-        """As `send_now`, for messages that were expected; None, and nothing changed, if it is none of these."""
         ...
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
-        """Take a command as `submit` does. Return what it sends, if that can be sealed at once; often nothing."""
+        """Take a command as `submit` does; return frames of it that can leave before all else, often none."""
         ...
 
     @property
     def has_data(self) -> bool:
-        """Tell whether new data could be sealed now if there were room: the driver comes back when there is."""
+        """Whether new data could be sealed now if there were room: the driver comes back when there is."""
         ...

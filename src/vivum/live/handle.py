@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from vivum.core.errors import UsageError
-from vivum.core.ids import Endpoint, GroupId, Member, RegionId
-from vivum.core.machine import Delivery, Event
+from vivum.core.ids import Endpoint, GroupId, Member
+from vivum.core.machine import Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError
@@ -27,11 +27,19 @@ from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.live.tracing import NodeTrace
-from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SlowMembers
+from vivum.protocols.commands import (
+    GapReported,
+    JoinGroup,
+    LeaveGroup,
+    LifeBegan,
+    LifeEnded,
+    SendConfirmed,
+    SendFailed,
+    SlowMembers,
+)
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
 from vivum.protocols.discovery.finder import ServiceFound
-from vivum.protocols.membership.region_config import RegionConfig
 from vivum.runtime.member_host import HostOptions, MemberHost
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
@@ -58,14 +66,12 @@ class NodeHandle:
         self._subscriptions: dict[Any, None] = {}
         self._entering: dict[Seat, None] = {}
         self._life: Member | None = None
-        self._epoch = 0
-        self._regions: dict[RegionId, RegionConfig] = {}
         self._service: Endpoint | None = None
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._trace = trace
         self._replay_line: ReplayLine | None = None
-        self._host = MemberHost(options, self._on_delivery, self._on_event, self._on_settled, trace)
+        self._host = MemberHost(options, self._on_delivery, self._on_view, self._on_event, self._progress.set, trace)
         if trace is not None:
             trace.watch(self._host)
         self._browser = Browser(self._host, self._loop)
@@ -346,6 +352,13 @@ class NodeHandle:
                 if seat is not None:
                     text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
                     seat.interrupt(MissedMessages(text, stop - first))
+            case LifeBegan(member):
+                self._life = member
+                if self._trace is not None:
+                    self._trace.on_life(self._host.now_ns, member)
+            case LifeEnded(member):
+                self._life = None
+                self._on_life_lost(member)
             case ServiceFound(service):
                 if self._service is not None:
                     self._loop.call_soon(self._start, self._enter_anew)
@@ -354,21 +367,7 @@ class NodeHandle:
             case _:
                 self._browser.on_event(event)
 
-    def _on_settled(self) -> None:
-        client = self._host.client
-        if client.member != self._life:
-            if self._life is not None:
-                self._on_life_lost(self._life)
-            self._life = client.member
-            if self._trace is not None and self._life is not None:
-                self._trace.on_life(self._host.now_ns, self._life)
-            self._progress.set()
-        if client.epoch != self._epoch:
-            self._on_epoch(client.epoch)
-
     def _on_life_lost(self, life: Member) -> None:
-        self._epoch = 0
-        self._regions = {}
         info, before = self._host.service_info, self._service
         if info is not None and before is not None and info.endpoint != before:
             cause = f"the service of domain {self.domain!r} at {before} was lost or replaced by {info.endpoint}"
@@ -381,20 +380,13 @@ class NodeHandle:
                 self._entering[seat] = None
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
 
-    def _on_epoch(self, epoch: int) -> None:
-        """Tell the seats whose view may have changed."""
-        self._epoch = epoch
-        before, after = self._regions, dict(self._host.client.regions)
-        self._regions = after
-        affected = RangeSet()
-        for region in before.keys() | after.keys():
-            old, new = before.get(region), after.get(region)
-            if old is not new:
-                for config in (old, new):
-                    if config is not None:
-                        affected.update(RangeSet.from_bounds(config.groups))
+    def _on_view(self, install: InstallView) -> None:
         by_group = self._by_group
-        self._look_at_seats([seat for group in affected if (seat := by_group.get(GroupId(group))) is not None])
+        for number in RangeSet.from_bounds(install.groups):
+            seat = by_group.get(GroupId(number))
+            if seat is not None and seat.holders:
+                seat.on_view(install.number, install.members)
+                self._entering.pop(seat, None)
 
     def _look_at_seats(self, seats: Iterable[Seat]) -> None:
         client = self._host.client

@@ -5,7 +5,7 @@ needs: beginning a service where there is none, and telling the machines beside 
 """
 
 from vivum.core.ids import Endpoint, Member
-from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.core.machine import Command, Datagram, Effect
 from vivum.protocols.membership.client.allegiance import term_of
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.service.machine import ServiceMachine
@@ -26,6 +26,7 @@ class Carrier:
         """Prepare. Only with a client can the node be a standby of a service elsewhere."""
         self._gate = gate
         self._place = ServiceRole(gate, client)
+        self.effects: list[Effect] = self._place.effects
 
     @property
     def serving(self) -> ServiceMachine | None:
@@ -79,6 +80,6 @@ class Carrier:
         """Tell when something will be due."""
         return self._place.next_deadline_ns()
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        """Hand over what the place has to say."""
-        return self._place.take_output(room_bytes)
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
+        """Hand over what the role has to say."""
+        return self._place.make_frames(room_bytes)

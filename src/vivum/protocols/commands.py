@@ -88,6 +88,34 @@ class GapReported(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LifeBegan(Event):
+    """The node has a place in the domain from now on, as this member."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class LifeEnded(Event):
+    """The node was dropped or left: this life is over, with all its views and numbers."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsEntered(Event):
+    """This node is a member of these groups from now on; flat bounds of ranges."""
+
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsLeft(Event):
+    """This node is no member of these groups any more; flat bounds of ranges."""
+
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueGrew(Event):
     """A bounded queue reached a new high. For traces; an application need not look."""
 

@@ -1,14 +1,15 @@
 """What a protocol inside a node looks like: the machine contract, with frames in place of datagrams.
 
 The node opens datagrams at one gate and hands each frame to the protocol that registered its kind, so a protocol
-never sees bytes that do not decode. All else is as in `vivum.core.machine`.
+never sees bytes that do not decode. Output comes in two halves. What inputs cause, a protocol appends to `effects`,
+and the node takes it from there after every call, so that the order of causes holds across protocols. Frames are made
+in `make_frames`, from the state of that moment.
 """
 
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import ROOM_BYTES_UNLIMITED, Command, Datagram, Delivery, Output
+from vivum.core.machine import Command, Datagram, Effect
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 
@@ -18,6 +19,8 @@ class ProtocolMachine(Protocol):
 
     kinds: frozenset[Kind]
     commands: frozenset[type[Command]]
+    effects: list[Effect]
+    """What inputs have caused, in order. Whoever drives the protocol takes and clears it."""
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of one of `kinds`. It is well formed; whether it makes sense now is for the protocol to say."""
@@ -32,22 +35,22 @@ class ProtocolMachine(Protocol):
         ...
 
     def next_deadline_ns(self) -> int | None:
-        """Tell the earliest time at which something will be due, or None."""
+        """Return the earliest time at which something will be due, or None."""
         ...
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        """Hand over, and forget, what to send, deliver and tell; seal at most this much new data."""
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
+        """Make the frames that are due, with at most this much new data. May append to `effects`."""
         ...
 
     @property
     def has_data(self) -> bool:
-        """Tell whether new data could be sealed now if there were room."""
+        """Whether new data could be sealed now if there were room."""
         ...
 
 
 @runtime_checkable
 class KeepsMemory(Protocol):
-    """A protocol that keeps messages or frames, and tells how much."""
+    """A protocol that keeps messages or frames, and knows how much."""
 
     @property
     def held_bytes(self) -> int:
@@ -65,23 +68,9 @@ class TakesRuns(Protocol):
 
 
 @runtime_checkable
-class AnswersAtOnce(Protocol):
-    """A protocol with a short way in and out for single messages (`vivum.core.machine`)."""
-
-    @property
-    def hear_now(self) -> Callable[[int, Endpoint, bytes], Delivery | None]:
-        """Take a datagram at once, if it is one that was expected; None, and nothing changed, if it is not."""
-        ...
-
-    @property
-    def seal_now(self) -> Callable[[int, Command], list[Datagram] | None]:
-        """As `send_now`, for what was expected; None, and nothing changed, if it was not."""
-        ...
-
-    def take_deliveries(self) -> list[Delivery]:
-        """Hand over, and forget, what to deliver, unless something must be told before; often nothing."""
-        ...
+class SendsNow(Protocol):
+    """A protocol with the optional fast call of `vivum.core.machine`."""
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
-        """Take one of `commands`, as `submit` does. Return what it sends, if that can be sealed at once."""
+        """Take one of `commands`; return frames of it that can leave before all else."""
         ...

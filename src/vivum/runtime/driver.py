@@ -1,65 +1,85 @@
-"""Lets an asyncio event loop drive a node over UDP: drain, classify, handle, pull, send, one timer.
+"""Lets an asyncio event loop drive a node: drain, classify, handle, carry out effects in order, one timer.
 
-The order of handling decides the behaviour under load (seed 004, sections 4 and 6): sockets are drained into memory
-first, tokens and views are handled before repairs and these before data, and only then new data is pulled, as far
-as the kernel takes it. A quantum bounds what is drained at once, so that timers fire on time.
+The order of handling decides the behaviour under load (seed 004, sections 4 and 6): the port is drained into memory
+first, tokens and views are handled before repairs and these before data, and only then new data is pulled, as far as
+the network takes it. A quantum bounds what is drained at once, so that timers fire on time.
 
-While small messages go back and forth the loop is kept turning instead of sleeping (`polling`): everything else on it
-is served as before.
+States, and what leads from one to another:
+
+- IDLE: nothing is due; the loop calls when something arrives, the timer fires, or the application asks.
+- SETTLING: output is due and a pump is scheduled, behind whoever was woken before it.
+- PUMPING: effects are being carried out. What callbacks submit meanwhile is pulled before the pump ends.
+- POLLING: answers are expected within microseconds, so the loop is kept turning (`polling`). Only if asked for.
+- CLOSED: nothing is done any more.
+
+Effects are carried out in their order. One that raises (a socket, a callback of the application) is reported to the
+loop's exception handler and loses no other; but behind a record that could not be written nothing is done, and the
+driver closes.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
-from functools import partial
-from socket import socket
-from time import monotonic_ns
+from enum import Enum
 from weakref import WeakKeyDictionary
 
-from vivum.core.ids import Endpoint
 from vivum.core.machine import (
-    EMPTY_OUTPUT,
+    NO_FRAMES,
     ChannelClosed,
     ChannelOpened,
     Command,
     Datagram,
     Delivery,
+    Effect,
     Event,
+    InstallView,
     Machine,
-    Output,
+    Persist,
 )
 from vivum.runtime.polling import SMALL_BYTES, Polling
-from vivum.runtime.udp import UdpPort
+from vivum.runtime.port import Arrived, Port
 from vivum.wire.kinds import priority_of
 
 DRAIN_BYTES_MAX = 1 << 19
-"""Bytes taken from one socket before anything is handled: with the messages made of them they fit a processor's cache,
-and the memory of the last ones is used again. 2 MB cost twice as much before arenas were kept (`heap`); since then 1
-and 2 MB made no difference that could be seen."""
+"""Bytes taken from each socket before anything is handled: with the messages made of them they fit a processor's cache,
+and the memory of the last ones is used again."""
+
+ROOM_BYTES = 1_000_000
+"""New data that may wait for the network in our memory: none while the network takes none. Sixteen of the largest
+frames, two notes of shared memory: a mebibyte is one more, which would have a note and a turn of every receiver."""
+
+BACKLOG_MAX = 16_384
+"""Datagrams that wait for the network. Past it the newest are dropped and counted, as a full interface does: only
+control frames and repairs can come so far, and both are made again."""
 
 LOOK_NS = 30_000
-"""So long a node that polls looks at its sockets in vain before the loop has a turn."""
+"""How long a node that polls looks in vain before the loop has a turn."""
 
 BUSY_TURN_NS = 50_000
-"""If a turn of the loop took longer, others have work there: then a node only looks once in each turn."""
+"""If a turn of the loop took longer, others have work there: then a node that polls looks only once in each turn."""
 
 UNTURNED_NS = 200_000
-"""After so long the loop has a turn, however many answers go back and forth: others on it wait no longer than that."""
+"""However many answers go back and forth, the loop has a turn after this time: others on it wait no longer."""
 
 SETTLE_NS = 500_000
-"""What answers leave to be done waits no longer than this while they go back and forth: output of other machines, and
-timers, which are in milliseconds."""
-
-SETTLE_S = 0.001
-"""The same where a node sleeps between one message and the next: less is nothing to the timers of a loop."""
+"""While a node polls, frames other than answers wait no longer than this: tokens, confirmations, timers."""
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
 """The nodes that poll on each loop: where there are several, none keeps the others waiting."""
 
-ROOM_BYTES = 1_000_000
-"""New data that may wait for the kernel in memory of ours: none, while the kernel takes none. Sixteen of the largest
-frames, two notes of shared memory: a mebibyte is one more, which would have a note and a turn of every receiver."""
+
+class State(Enum):
+    """Where a driver stands; see the module's text."""
+
+    IDLE = "idle"
+    SETTLING = "settling"
+    PUMPING = "pumping"
+    POLLING = "polling"
+    CLOSED = "closed"
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 class Driver:
@@ -68,63 +88,62 @@ class Driver:
     def __init__(
         self,
         node: Machine,
-        port: UdpPort,
-        on_delivery: Callable[[Delivery], None],
-        on_event: Callable[[Event], None] | None = None,
+        port: Port,
+        *,
+        on_delivery: Callable[[Delivery], None] = _ignore,
+        on_view: Callable[[InstallView], None] = _ignore,
+        on_event: Callable[[Event], None] = _ignore,
+        on_persist: Callable[[Persist], None] | None = None,
         on_settled: Callable[[], None] | None = None,
         poll_ns: int = 0,
     ) -> None:
         """Prepare. `on_settled` is called after all that one input caused was carried out.
 
-        The driver polls for at most `poll_ns` before it lets the loop sleep, where that pays.
+        `on_persist` must have written the record when it returns. `poll_ns` is how long to poll before the loop
+        sleeps, where that pays; 0 for never.
         """
+        self.state = State.IDLE
+        self.dropped = 0
+        """Datagrams that found the backlog full."""
+
         self._node = node
-        self._hear_now, self._seal_now = node.hear_now, node.seal_now
         self._port = port
+        self._now_ns = port.now_ns
         self._on_delivery = on_delivery
+        self._on_view = on_view
         self._on_event = on_event
+        self._on_persist = on_persist
         self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns: int | None = None
-        self._unsent: deque[Datagram] = deque()
-        self._readers: set[socket] = set()
-        self._writing = False
-        self._pumping = False
-        self._pump_scheduled = False
-        # Wall-clock time that never goes back: protocols compare it, people read it.
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self._closed = False
+        self._backlog: deque[Datagram] = deque()
+        # Commands came since output was pulled.
+        self._has_input = False
+        # The next messages may leave at once: nothing was sent since the last arrival or pump.
+        self._may_send_now = True
         self._polling = Polling(poll_ns)
-        self._is_turning = False
         self._pollers = _POLLERS.setdefault(self._loop, set())
         self._sent_bytes = 0
-        # Commands were taken, or messages went out at once, since output was pulled.
-        self._has_input = False
-        self._has_spoken = False
-        # The loop has a turn only for the sake of others: what comes is answered at once by who looks.
-        self._answers = False
-        # When the loop was last left to others by who polls.
+        # POLLING: when the loop was last left to others, and when frames that were put off must be made.
         self._left_ns = 0
-        # Something was answered, and all else that it caused is put off until this time.
         self._settle_at_ns: int | None = None
-        self._settler: asyncio.TimerHandle | None = None
 
     @property
     def now_ns(self) -> int:
         """The time that the node sees."""
-        return self._epoch_ns + monotonic_ns()
+        return self._now_ns()
 
     @property
     def is_pumping(self) -> bool:
-        """Tell whether output is being carried out: a callback that asks is part of it."""
-        return self._pumping
+        """Whether effects are being carried out: a callback that asks is part of it."""
+        return self.state is State.PUMPING
+
+    # What the application asks for.
 
     def start(self) -> None:
         """Begin to listen, and let the node say what it has to say."""
-        self._watch_sockets()
-        if self._port.boards is not None and self._port.boards.socket is not None:
-            self._loop.add_reader(self._port.boards.socket, self._on_boards)
+        self._port.attach(self._on_readable)
         self.pump()
 
     def submit(self, command: Command) -> None:
@@ -132,295 +151,95 @@ class Driver:
 
         Not at once: what the application does in the same turn of the loop goes into the same frames.
         """
-        self._node.submit(self.now_ns, command)
+        self._node.submit(self._now_ns(), command)
         self._has_input = True
-        self.pump_soon()
+        if self.state is State.IDLE:
+            self._become_settling()
 
     def send(self, command: Command) -> None:
-        """Hand messages to the node, as `submit`; the first of a turn go out at once if nothing is in their way.
+        """Hand messages to the node as `submit` does; the first of a turn leave at once if nothing is in their way.
 
         So an answer is on its way before anything else is done. What is sent after it goes into the same frames.
         """
-        if self._has_input:
-            # As `submit`: where thousands are sent in a turn, this is the way of all but the first.
-            self._node.submit(self._epoch_ns + monotonic_ns(), command)
-            if not self._pump_scheduled:
-                self.pump_soon()
-            return
-        if self._has_spoken or self._unsent or self._closed:
+        if not self._may_send_now or self._has_input or self._backlog or self.state is State.CLOSED:
             self.submit(command)
             return
-        now_ns = self._epoch_ns + monotonic_ns()
-        datagrams = self._seal_now(now_ns, command)
-        if datagrams is None:
-            datagrams = self._node.send_now(now_ns, command)
-        if not datagrams:
-            self._has_input = True
-            self.pump_soon()
-            return
-        self._has_spoken = True
-        self._send(datagrams)
-        if self._pumping:
-            return
-        if self._is_turning or self._polling.expects_one:
-            self._loop.call_soon(self._after_sending)
+        self._may_send_now = False
+        datagrams = self._node.send_now(self._now_ns(), command)
+        if datagrams:
+            self._send(datagrams)
         else:
-            self.pump_soon()
-
-    def pump_soon(self) -> None:
-        """Let `pump` run once in the next turn of the loop, however often this is called."""
-        if not (self._pump_scheduled or self._pumping or self._closed):
-            self._pump_scheduled = True
-            self._loop.call_soon(self.pump)
+            self._has_input = True
+        if self.state is State.IDLE:
+            self._become_settling()
+        elif self.state is State.POLLING and self._settle_at_ns is None:
+            self._settle_at_ns = self._now_ns() + SETTLE_NS
 
     def close(self) -> None:
-        """Stop driving and close the sockets. May be called again."""
-        if self._closed:
+        """Stop driving and close the port. May be called again."""
+        if self.state is State.CLOSED:
             return
-        self._closed = True
+        self.state = State.CLOSED
         self._pollers.discard(id(self))
-        for timer in (self._timer, self._settler):
-            if timer is not None:
-                timer.cancel()
-        for each in self._readers:
-            self._loop.remove_reader(each)
-        if self._writing:
-            self._loop.remove_writer(self._port.sockets[0])
-        if self._port.boards is not None and self._port.boards.socket is not None:
-            self._loop.remove_reader(self._port.boards.socket)
+        if self._timer is not None:
+            self._timer.cancel()
         self._port.close()
 
-    def _watch_sockets(self) -> None:
-        for each in self._port.sockets:
-            if each not in self._readers:
-                self._readers.add(each)
-                self._loop.add_reader(each, partial(self._on_readable, each))
+    # Input.
 
-    def _on_readable(self, readable: socket) -> None:
-        if self._answers and self._is_turning:
-            # The look that comes in this turn of the loop takes it, for less.
+    def _on_readable(self) -> None:
+        if self.state is State.CLOSED:
             return
-        # Where what comes is likely to be alone, to look for more would cost as much as to take it. What came besides
-        # is taken in the next turn.
-        arrived = self._port.receive(readable, 1) if self._polling.expects_one else self._drain()
-        if len(arrived) == 1 and len(arrived[0][1]) <= SMALL_BYTES:
-            self._hear(arrived)
-            if self._settle_at_ns is not None and not self._is_turning:
-                self._settle_later()
-            return
-        now_ns = self.now_ns
+        # Where the next datagram is likely to be alone, looking for more would cost as much as taking it. What came
+        # besides is taken in the next turn.
+        arrived = self._port.look(0) if self._polling.expects_one else self._drain()
         if arrived:
-            self._node.on_datagrams(now_ns, arrived)
-        self._pump()
-        if arrived:
-            self._polling.on_arrival(now_ns, sum(len(data) for _, data in arrived))
-            self._wait()
+            self._handle(arrived)
 
-    def _on_boards(self) -> None:
-        arrived = self._port.receive_from_boards()
-        if arrived:
-            self._node.on_datagrams(self.now_ns, arrived)
-            self._pump()
-
-    def _hear(self, arrived: list[tuple[Endpoint, bytes]]) -> None:
-        """Take one datagram, hand its messages over, and put all else off; if there is no message in it, do all."""
-        node, now_ns = self._node, self._epoch_ns + monotonic_ns()
-        source, data = arrived[0]
-        self._has_spoken = False
-        heard = self._hear_now(now_ns, source, data)
-        if heard is not None:
-            deliveries = [heard]
-        else:
-            node.on_datagrams(now_ns, arrived)
-            deliveries = node.take_deliveries()
-        if not deliveries:
-            self._pump()
-        else:
-            self._hand_over(deliveries)
-            if self._settle_at_ns is None:
-                self._settle_at_ns = now_ns + SETTLE_NS
-            if self._has_input:
-                self._pump()
-            elif self._has_spoken or heard is not None:
-                self._deliver()
-        self._polling.on_arrival(now_ns, len(data))
-        self._wait()
-
-    def _settle_later(self) -> None:
-        """What was put off may wait for a while if the next datagram is near; else it comes behind who was woken."""
-        if not self._polling.expects_one:
-            self.pump_soon()
-        elif self._settler is None:
-            self._settler = self._loop.call_later(SETTLE_S, self._on_settler)
-
-    def _on_settler(self) -> None:
-        self._settler = None
-        self._settle()
-
-    def _after_sending(self) -> None:
-        """The turn is over in which a task sent something at once."""
-        if self._closed:
-            return
-        self._has_spoken = False
-        self._deliver()
-        if self._settle_at_ns is None and not self._is_turning:
-            self._settle_at_ns = self.now_ns + SETTLE_NS
-            self._settle_later()
-        if self._sent_bytes:
-            self._wait()
-
-    def _deliver(self) -> None:
-        """Hand over what went out at once, to those here who want to have it; then all that they may have said."""
-        if self._pumping or self._closed:
-            return
-        self._hand_over(self._node.take_deliveries())
-        if self._has_input:
-            self._pump()
-
-    def _hand_over(self, deliveries: list[Delivery]) -> None:
-        self._pumping = True
-        try:
-            for delivery in deliveries:
-                self._on_delivery(delivery)
-        finally:
-            self._pumping = False
-
-    def _drain(self) -> list[tuple[Endpoint, bytes]]:
-        """Take all from every socket, not only from the one that woke us: a token may wait in another."""
-        drained: tuple[list[tuple[Endpoint, bytes]], ...] = ([], [], [])
-        for each in list(self._readers):
-            for source, data in self._port.receive(each, DRAIN_BYTES_MAX):
-                drained[priority_of(data)].append((source, data))
+    def _drain(self) -> Arrived:
+        drained: tuple[Arrived, ...] = ([], [], [])
+        for each in self._port.receive(DRAIN_BYTES_MAX):
+            drained[priority_of(each[1])].append(each)
         control, repairs, fresh = drained
         return control + repairs + fresh if control or repairs else fresh
 
-    def _wait(self) -> None:
-        """Everything was carried out: poll for what comes next, if that pays, or let the loop sleep."""
-        size, self._sent_bytes = self._sent_bytes, 0
-        self._polling.begin(self.now_ns, size)
-        if self._polling.is_on and not self._is_turning:
-            self._is_turning = True
-            self._pollers.add(id(self))
-            self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        # The loop looks at the sockets without waiting, since this is to be called again, and serves all else on it.
-        if self._sent_bytes:
-            self._wait()
-        now_ns = self.now_ns
-        goes_on = not self._closed and self._polling.go_on(now_ns)
-        if self._has_spoken and self._settle_at_ns is None:
-            self._settle_at_ns = now_ns + SETTLE_NS
-        if not goes_on:
-            self._is_turning = False
-            self._pollers.discard(id(self))
-        try:
-            if not goes_on or not self._look(now_ns):
-                self._settle()
-        finally:
-            self._left_ns = self.now_ns
-            if goes_on:
-                # Behind all who were just woken: they have their turn first.
-                self._loop.call_soon(self._turn)
-
-    def _look(self, now_ns: int) -> bool:
-        """Look for what comes and answer it, until nothing comes or the loop must have a turn; tell which."""
-        self._has_spoken = False
-        until_ns = now_ns + UNTURNED_NS
-        is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
-        look_ns = LOOK_NS if is_alone else 0
-        while arrived := self._port.look(look_ns):
-            self._hear(arrived)
-            if not self._has_spoken:
-                # Whoever was woken may want to answer.
-                break
-            if self.now_ns >= until_ns:
-                break
-        self._answers = bool(arrived) and self._has_spoken and self._port.looks_at_all
-        return bool(arrived) and (self._settle_at_ns is None or self.now_ns < self._settle_at_ns)
-
-    def _settle(self) -> None:
-        if self._settle_at_ns is not None and not self._closed:
-            self._pump()
-
-    def pump(self) -> None:
-        """Pull and carry out all that the node wants done, then set the timer."""
-        self._pump()
-        if self._sent_bytes:
-            self._wait()
-
-    def _pump(self) -> None:
-        self._pump_scheduled = False
-        if self._pumping or self._closed:
-            # A callback of the application submitted something: the loop below will see it.
-            self._has_input = True
-            return
-        self._pumping = True
-        self._settle_at_ns = None
-        try:
-            node = self._node
-            while True:
-                self._has_input = self._has_spoken = False
-                output = node.take_output(0 if self._unsent else ROOM_BYTES)
-                if output is EMPTY_OUTPUT:
-                    break
-                self._carry_out(output)
-                if self._is_closed():
-                    return
-                if not (self._has_input or self._has_spoken or output.events or (node.has_data and not self._unsent)):
-                    # Nobody has said anything since, and whoever is told of an event may do so in other ways.
-                    break
-        finally:
-            self._pumping = False
-        self._set_timer()
-        if self._on_settled is not None:
-            self._on_settled()
-
-    def _is_closed(self) -> bool:
-        # As a method, since a callback may have closed us since the last look.
-        return self._closed
-
-    def _carry_out(self, output: Output) -> None:
-        for event in output.events:
-            if type(event) is ChannelOpened:
-                self._port.listen(event.channel)
-                self._watch_sockets()
-            elif type(event) is ChannelClosed:
-                self._port.unlisten(event.channel)
-            if self._on_event is not None:
-                self._on_event(event)
-        if output.datagrams:
-            self._send(output.datagrams)
-        for delivery in output.deliveries:
-            self._on_delivery(delivery)
-
-    def _send(self, datagrams: list[Datagram]) -> None:
-        if len(datagrams) == 1 and not self._unsent:
-            taken = int(self._port.send_one(datagrams[0]))
-            self._sent_bytes += len(datagrams[0].data)
-            if taken:
-                return
+    def _handle(self, arrived: Arrived) -> None:
+        """Take what arrived and carry out what it causes; one small message is answered before frames are made."""
+        now_ns = self._now_ns()
+        self._node.on_datagrams(now_ns, arrived)
+        self._may_send_now = True
+        size = len(arrived[0][1]) if len(arrived) == 1 else sum(len(data) for _, data in arrived)
+        is_small = len(arrived) == 1 and size <= SMALL_BYTES
+        if is_small and not self._has_input and (effects := self._node.take_output(NO_FRAMES)):
+            self._answer(effects)
         else:
-            for each in datagrams:
-                self._sent_bytes += len(each.data)
-            if self._unsent:
-                self._unsent.extend(datagrams)
-                return
-            taken = self._port.send(datagrams)
-        if taken < len(datagrams):
-            self._unsent.extend(datagrams[taken:])
-            self._writing = True
-            self._loop.add_writer(self._port.sockets[0], self._on_writable)
+            self._pump()
+        self._polling.on_arrival(now_ns, size)
+        self._wait()
 
-    def _on_writable(self) -> None:
-        waiting = list(self._unsent)
-        taken = self._port.send(waiting)
-        for _ in range(taken):
-            self._unsent.popleft()
-        if not self._unsent:
-            self._writing = False
-            self._loop.remove_writer(self._port.sockets[0])
-            self.pump()
+    def _answer(self, effects: list[Effect]) -> None:
+        """Carry out what one small datagram caused, and put frames off: behind who was woken, or while polling."""
+        before = self.state
+        self.state = State.PUMPING
+        self._carry_out(effects)
+        if self._is_closed():
+            return
+        self.state = before
+        if self._has_input:
+            self._pump()
+        elif before is State.IDLE:
+            self._become_settling()
+        elif before is State.POLLING and self._settle_at_ns is None:
+            self._settle_at_ns = self._now_ns() + SETTLE_NS
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_ns = None
+        deadline_ns = self._node.next_deadline_ns()
+        if deadline_ns is None or self._now_ns() < deadline_ns:
+            self._set_timer()
+            return
+        self._node.on_timer(self._now_ns())
+        self.pump()
 
     def _set_timer(self) -> None:
         deadline_ns = self._node.next_deadline_ns()
@@ -433,14 +252,175 @@ class Driver:
             self._timer = None
         self._timer_ns = deadline_ns
         if deadline_ns is not None:
-            delay_s = max(0, deadline_ns - self.now_ns) / 1e9
+            delay_s = max(0, deadline_ns - self._now_ns()) / 1e9
             self._timer = self._loop.call_later(delay_s, self._on_timer)
 
-    def _on_timer(self) -> None:
-        self._timer = self._timer_ns = None
-        deadline_ns = self._node.next_deadline_ns()
-        if deadline_ns is None or self.now_ns < deadline_ns:
-            self._set_timer()
+    # Output.
+
+    def pump(self) -> None:
+        """Pull and carry out all that the node wants done, then set the timer."""
+        self._pump()
+        if self._sent_bytes:
+            self._wait()
+
+    def _become_settling(self) -> None:
+        self.state = State.SETTLING
+        self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        if self.state is State.SETTLING:
+            self.pump()
+
+    def _pump(self) -> None:
+        if self.state is State.CLOSED:
             return
-        self._node.on_timer(self.now_ns)
-        self.pump()
+        if self.state is State.PUMPING:
+            # From inside a callback: the pump under way sees it.
+            self._has_input = True
+            return
+        goes_on_polling = self.state is State.POLLING
+        self.state = State.PUMPING
+        node = self._node
+        while True:
+            self._has_input = False
+            self._may_send_now = True
+            effects = node.take_output(0 if self._backlog else ROOM_BYTES)
+            if not effects:
+                break
+            self._carry_out(effects)
+            if self._is_closed():
+                return
+            if not (self._has_input or (node.has_data and not self._backlog)) and type(effects[-1]) is Datagram:
+                # Nobody has said anything since. Behind effects that were no frames there may be more of these.
+                break
+        self._settle_at_ns = None
+        self.state = State.POLLING if goes_on_polling else State.IDLE
+        self._set_timer()
+        if self._on_settled is not None:
+            self._on_settled()
+
+    def _is_closed(self) -> bool:
+        # As a method, since a callback may have closed us since the last look.
+        return self.state is State.CLOSED
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        index, stop = 0, len(effects)
+        while index < stop:
+            effect = effects[index]
+            index += 1
+            try:
+                if type(effect) is Datagram:
+                    first = index - 1
+                    while index < stop and type(effects[index]) is Datagram:
+                        index += 1
+                    self._send(effects[first:index])  # type: ignore[arg-type]
+                elif type(effect) is Delivery:
+                    self._on_delivery(effect)
+                elif type(effect) is InstallView:
+                    self._on_view(effect)
+                elif type(effect) is Persist:
+                    if not self._persist(effect):
+                        return
+                else:
+                    assert isinstance(effect, Event)
+                    self._tell(effect)
+            except Exception as error:
+                self._report(f"vivum: {type(effect).__name__} could not be carried out", error)
+            if self.state is State.CLOSED:
+                return
+
+    def _tell(self, event: Event) -> None:
+        if type(event) is ChannelOpened:
+            self._port.listen(event.channel)
+        elif type(event) is ChannelClosed:
+            self._port.unlisten(event.channel)
+        self._on_event(event)
+
+    def _persist(self, effect: Persist) -> bool:
+        assert self._on_persist is not None, "a node that persists needs a disk"
+        try:
+            self._on_persist(effect)
+        except Exception as error:
+            # What follows may rest on it: nothing may be sent or said.
+            self._report("vivum: a record could not be written; the node stops", error)
+            self.close()
+            return False
+        return True
+
+    def _report(self, message: str, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": message, "exception": error})
+
+    def _send(self, datagrams: list[Datagram]) -> None:
+        for each in datagrams:
+            self._sent_bytes += len(each.data)
+        if self._backlog:
+            self._wait_for_room(datagrams)
+            return
+        taken = self._port.send(datagrams)
+        if taken < len(datagrams):
+            self._wait_for_room(datagrams[taken:])
+            self._port.when_writable(self._on_writable)
+
+    def _wait_for_room(self, datagrams: list[Datagram]) -> None:
+        room = BACKLOG_MAX - len(self._backlog)
+        self._backlog.extend(datagrams[:room])
+        self.dropped += max(0, len(datagrams) - room)
+
+    def _on_writable(self) -> None:
+        if self.state is State.CLOSED:
+            return
+        taken = self._port.send(list(self._backlog))
+        for _ in range(taken):
+            self._backlog.popleft()
+        if self._backlog:
+            self._port.when_writable(self._on_writable)
+        else:
+            self.pump()
+
+    # Polling.
+
+    def _wait(self) -> None:
+        """All is carried out: poll for what comes next, if that pays, or let the loop sleep."""
+        size, self._sent_bytes = self._sent_bytes, 0
+        self._polling.begin(self._now_ns(), size)
+        if self._polling.is_on and self.state in (State.IDLE, State.SETTLING):
+            if self.state is State.SETTLING:
+                self._settle_at_ns = self._now_ns() + SETTLE_NS
+            self.state = State.POLLING
+            self._pollers.add(id(self))
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Look for what comes, then let the loop serve others without sleeping, since this is called again."""
+        if self.state is not State.POLLING:
+            return
+        if self._sent_bytes:
+            self._wait()
+        now_ns = self._now_ns()
+        if not self._polling.go_on(now_ns):
+            self._become_idle()
+            return
+        self._look(now_ns)
+        if self._has_input or (self._settle_at_ns is not None and self._now_ns() >= self._settle_at_ns):
+            self._pump()
+        if self._is_closed():
+            return
+        self._left_ns = self._now_ns()
+        # Behind all who were just woken: they have their turn first.
+        self._loop.call_soon(self._turn)
+
+    def _become_idle(self) -> None:
+        self._pollers.discard(id(self))
+        self.state = State.IDLE
+        self._pump()
+
+    def _look(self, now_ns: int) -> None:
+        """Answer what comes until nothing comes, or the loop must have a turn."""
+        until_ns = now_ns + UNTURNED_NS
+        is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
+        look_ns = LOOK_NS if is_alone else 0
+        while arrived := self._port.look(look_ns):
+            self._handle(arrived)
+            if self._may_send_now or self.state is not State.POLLING or self._now_ns() >= until_ns:
+                # Nobody has answered at once: whoever was woken may want to.
+                break

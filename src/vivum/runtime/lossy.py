@@ -5,10 +5,9 @@ tell the difference, so they repair as they would after any loss.
 """
 
 from random import Random
-from socket import socket
 from typing import Any
 
-from vivum.core.ids import Endpoint
+from vivum.runtime.port import Arrived
 from vivum.runtime.udp import UdpPort
 
 LOSS_MAX = 0.5
@@ -24,15 +23,15 @@ class LossyPort(UdpPort):
         self._loss = loss
         self._random = Random().random
 
-    def receive(self, source: socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
-        """Drain a socket, and lose some of what was in it."""
-        return self._kept(super().receive(source, bytes_max))
+    def receive(self, bytes_max: int) -> Arrived:
+        """Drain the sockets, and lose some of what was in them."""
+        return self._kept(super().receive(bytes_max))
 
-    def look(self, wait_ns: int) -> list[tuple[Endpoint, bytes]]:
+    def look(self, wait_ns: int) -> Arrived:
         """Take one datagram, or lose it."""
         return self._kept(super().look(wait_ns))
 
-    def _kept(self, taken: list[tuple[Endpoint, bytes]]) -> list[tuple[Endpoint, bytes]]:
+    def _kept(self, taken: Arrived) -> Arrived:
         loss, random = self._loss, self._random
         kept = [each for each in taken if random() >= loss]
         self.lost_on_purpose += len(taken) - len(kept)

@@ -12,7 +12,7 @@ from functools import partial
 from vivum.core.errors import HostError
 from vivum.core.ids import Endpoint, Incarnation, Member
 from vivum.core.limits import Limits
-from vivum.core.machine import Command, Delivery, Event
+from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.node.build import SERVICE_NODE
 from vivum.node.compose import MemberParts, compose_member
 from vivum.observe.trace import Tracer
@@ -119,6 +119,7 @@ class MemberHost:
         self,
         options: HostOptions,
         on_delivery: Callable[[Delivery], None],
+        on_view: Callable[[InstallView], None],
         on_event: Callable[[Event], None],
         on_settled: Callable[[], None],
         trace: Tracer | None = None,
@@ -152,7 +153,15 @@ class MemberHost:
             trace=trace,
             builder=self._builder(),
         )
-        self._driver = Driver(self._parts.node, self._port, on_delivery, self._handle, self._settle, options.poll_ns)
+        self._driver = Driver(
+            self._parts.node,
+            self._port,
+            on_delivery=on_delivery,
+            on_view=on_view,
+            on_event=self._handle,
+            on_settled=self._settle,
+            poll_ns=options.poll_ns,
+        )
         # Hands messages to the node, as `submit`; bound here, since it is called for each that is sent alone.
         self.send: Callable[[Command], None] = self._driver.send
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import Delivery, Event
+from vivum.core.machine import Event
 from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
@@ -33,7 +33,7 @@ class ServiceHost:
         )
         self._on_outranked = on_outranked
         self._is_outranked = False
-        self._driver = Driver(self._parts.node, self._port, self._on_delivery, self._on_event)
+        self._driver = Driver(self._parts.node, self._port, on_event=self._on_event)
         self._driver.start()
         self._driver.submit(StartBeacon())
 
@@ -47,9 +47,6 @@ class ServiceHost:
         """How many nodes the domain has now."""
         info = self._parts.beaconer.info
         return 0 if info is None else info.lives
-
-    def _on_delivery(self, _: Delivery) -> None:
-        """Nothing is delivered to a service."""
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, ServiceOutranked) and not self._is_outranked:

@@ -8,12 +8,14 @@ Losses on one machine or a local network happen in the receive buffer, so a larg
 granted is read back (`receive_buffer_bytes`): windows are sized by it.
 """
 
+import asyncio
 import contextlib
 import ctypes
 import errno
 import socket
 import struct
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from vivum.core.errors import HostError, UsageError
@@ -26,6 +28,7 @@ from vivum.runtime.boards import (
     NOTE_MARK,
     Boards,
 )
+from vivum.runtime.port import Arrived
 from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
@@ -107,6 +110,12 @@ class UdpPort:
         self._places: dict[int, Endpoint] = {}
         self._packed: dict[Endpoint | Channel, bytes] = {}
         self._receiver = _datagrams.Receiver() if BATCHED else None
+        # Wall-clock time that never goes back: protocols compare it, people read it.
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_readable: Callable[[], None] | None = None
+        # Frames of boards that had to be asked for.
+        self._late: Arrived = []
         # Sockets by which notes came of late.
         self._noted: set[socket.socket] = set()
         self._closed = False
@@ -152,6 +161,34 @@ class UdpPort:
         _accepts(made, UDP_GRO, 1)
         return made
 
+    def now_ns(self) -> int:
+        """Return the time since 1970; it never goes back."""
+        return self._epoch_ns + time.monotonic_ns()
+
+    def attach(self, on_readable: Callable[[], None]) -> None:
+        """Call back, from the current event loop, whenever something can be read."""
+        self._loop, self._on_readable = asyncio.get_running_loop(), on_readable
+        for each in self.sockets:
+            self._loop.add_reader(each, on_readable)
+        if self.boards is not None and self.boards.socket is not None:
+            self._loop.add_reader(self.boards.socket, self._on_boards)
+
+    def _on_boards(self) -> None:
+        self._late += self.receive_from_boards()
+        if self._late and self._on_readable is not None:
+            self._on_readable()
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Call back once when the kernel has room again."""
+        loop = self._loop
+        assert loop is not None, "only an attached port can wait"
+
+        def on_writable() -> None:
+            loop.remove_writer(self._socket)
+            callback()
+
+        loop.add_writer(self._socket, on_writable)
+
     # Channels.
 
     def address_of(self, channel: Channel) -> tuple[str, int]:
@@ -176,6 +213,8 @@ class UdpPort:
             free = self._open(("", self._group_port))
             _ignore(free, self._own_address)
             self._listeners.append(free)
+            if self._loop is not None and self._on_readable is not None:
+                self._loop.add_reader(free, self._on_readable)
             self._descriptors.append(free.fileno())
         self._set_membership(free, socket.IP_ADD_MEMBERSHIP, channel)
         self._channels[channel] = free
@@ -200,11 +239,17 @@ class UdpPort:
 
     # In and out.
 
-    def receive(self, source: socket.socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
-        """Drain a socket, as far as there is anything and up to about so many bytes.
+    def receive(self, bytes_max: int) -> Arrived:
+        """Drain all sockets, each up to about this many bytes: a token may wait in another than the one that woke us.
 
         Our own multicasts are left out; what we sent to ourselves is not.
         """
+        taken, self._late = self._late, []
+        for each in self.sockets:
+            taken += self._receive_from(each, bytes_max)
+        return taken
+
+    def _receive_from(self, source: socket.socket, bytes_max: int) -> Arrived:
         boards = self.boards
         if boards is None:
             return self._take(source, bytes_max)
@@ -298,15 +343,10 @@ class UdpPort:
             self._on_board_mark(self.boards, *arrived[0], taken)
             return taken
         for each in [] if self._closed else self.sockets:
-            taken = UdpPort.receive(self, each, 1)
+            taken = self._receive_from(each, 1)
             if taken:
                 return taken
         return []
-
-    @property
-    def looks_at_all(self) -> bool:
-        """Tell whether `look` looks at every socket."""
-        return self._receiver is None or len(self._descriptors) <= _datagrams.SOCKETS_LOOKED_AT
 
     def _place_of(self, address: int) -> Endpoint:
         """Make the endpoint of an address that was not heard before, or not for long."""
@@ -346,22 +386,6 @@ class UdpPort:
                 self.unsendable += stop - index
             index = stop
         return index
-
-    def send_one(self, datagram: Datagram) -> bool:
-        """As `send` of one datagram, for less work; False if the kernel has no room."""
-        packed = self._packed.get(datagram.destination) if BATCHED else None
-        if packed is None or len(datagram.data) >= BOARD_FRAME_BYTES_MIN:
-            # Not sent to before, or it may go by the board.
-            return self.send((datagram,)) == 1
-        try:
-            _datagrams.send_one(self._socket.fileno(), datagram.data, packed)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError as error:
-            if error.errno == errno.ENOBUFS:
-                return False
-            self.unsendable += 1
-        return True
 
     def _send_alike(self, datagrams: Sequence[Datagram], start: int) -> int:
         """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
@@ -412,8 +436,16 @@ class UdpPort:
 
     def close(self) -> None:
         """Close all sockets. May be called again."""
-        for each in [] if self._closed else self.sockets:
+        if self._closed:
+            return
+        loop = self._loop
+        for each in self.sockets:
+            if loop is not None:
+                loop.remove_reader(each)
+                loop.remove_writer(each)
             each.close()
+        if loop is not None and self.boards is not None and self.boards.socket is not None:
+            loop.remove_reader(self.boards.socket)
         if self.boards is not None:
             self.boards.close()
         self._descriptors = []

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from vivum.core.errors import LimitError
 from vivum.core.ids import Endpoint, Incarnation, NodeId
-from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Command, Delivery, Event, Output
+from vivum.core.machine import (
+    ChannelClosed,
+    ChannelOpened,
+    Command,
+    Datagram,
+    Delivery,
+    Effect,
+    Event,
+    Persist,
+)
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND
 from vivum.node.node import Node
@@ -68,6 +77,9 @@ class Host:
         self.on_delivery: Callable[[Host, Delivery], None] | None = None
         self.on_event: Callable[[Host, Event], None] | None = None
         self.on_room: Callable[[Host], None] | None = None
+        self.disk: list[bytes] = []
+        """Records that were persisted. They survive a crash."""
+
         self._scheduler = scheduler
         self._network = network
         self.clock = clock
@@ -82,6 +94,8 @@ class Host:
         self._socket_bytes_high = 0
         self._inbox: tuple[deque[Packet], ...] = (deque(), deque(), deque())
         self._inbox_bytes = 0
+        # Effects that are still carried out before the host dies.
+        self._effects_left: int | None = None
         self._weight = 1.0
         self._weighed_ns = -WEIGH_NS
         self.port = network.attach(self, rng)
@@ -102,10 +116,18 @@ class Host:
             self.on_started(self)
         self._after_handling(0)
 
+    def crash_after(self, effects: int) -> None:
+        """Die between two effects: so many more are carried out, and no other."""
+        if self.node is not None:
+            self._effects_left = effects
+            if not effects:
+                self.crash()
+
     def crash(self) -> None:
-        """End this life without a word. What waits in its buffers is gone."""
+        """End this life without a word. What waits in its buffers is gone; what was persisted stays."""
         if self.node is None:
             return
+        self._effects_left = None
         member, self.node = self.node.member, None
         self._network.unlisten_all(self.node_id)
         self._socket.clear()
@@ -237,7 +259,7 @@ class Host:
             self.frame_trace(
                 FrameReceived(now_ns, self.node_id, self.incarnation, str(source), kind_name(data), len(data))
             )
-        self.node.on_datagram(self.clock.local_ns(now_ns), source, data)
+        self.node.on_datagrams(self.clock.local_ns(now_ns), ((source, data),))
         return self._dearer(self.profile.receive_cost_ns)
 
     def _dearer(self, cost_ns: int) -> int:
@@ -262,15 +284,12 @@ class Host:
         idle = port.egress_free_ns <= now_ns
         room_bytes = network.profile.egress_bytes_max if idle else network.egress_room_bytes(port)
         hurried = False
-        while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
-            if output.events:
-                self._tell(output.events)
-            if self.on_delivery is not None:
-                for delivery in output.deliveries:
-                    self.on_delivery(self, delivery)
-            if not output.datagrams:
+        while output := node.take_output(room_bytes):
+            sent_bytes, done_ns = self._carry_out(output, done_ns)
+            if self.node is not node:
+                return
+            if not sent_bytes:
                 break
-            sent_bytes, done_ns = self._send(output, done_ns)
             room_bytes = max(0, room_bytes - sent_bytes)
             if done_ns - now_ns > QUANTUM_NS:
                 hurried = True
@@ -284,16 +303,28 @@ class Host:
         if self.on_room is not None:
             self.on_room(self)
 
-    def _send(self, output: Output, done_ns: int) -> tuple[int, int]:
-        """Hand datagrams to the interface one after the other; return their bytes and when the last is handed over."""
+    def _carry_out(self, effects: list[Effect], done_ns: int) -> tuple[int, int]:
+        """Carry out effects in their order; return the bytes sent, and when the last datagram is handed over."""
         cost_ns = self._dearer(self.profile.send_cost_ns)
         sent_bytes = 0
-        for datagram in output.datagrams:
-            done_ns += cost_ns
-            sent_bytes += len(datagram.data)
-            if self.frame_trace is not None:
-                self._trace_sent(datagram.destination, datagram.data)
-            self._network.send(self.port, done_ns, datagram.destination, datagram.data)
+        for effect in effects:
+            if type(effect) is Datagram:
+                done_ns += cost_ns
+                sent_bytes += len(effect.data)
+                if self.frame_trace is not None:
+                    self._trace_sent(effect.destination, effect.data)
+                self._network.send(self.port, done_ns, effect.destination, effect.data)
+            elif type(effect) is Delivery:
+                if self.on_delivery is not None:
+                    self.on_delivery(self, effect)
+            elif type(effect) is Persist:
+                self.disk.append(effect.record)
+            elif isinstance(effect, Event):
+                self._tell(effect)
+            if self._effects_left is not None:
+                self.crash_after(self._effects_left - 1)
+                if self.node is None:
+                    break
         return sent_bytes, done_ns
 
     def _wake_when_able(self, room_bytes: int) -> None:
@@ -304,14 +335,13 @@ class Host:
             able_ns = max(able_ns, (self._scheduler.now_ns + self.port.egress_free_ns + 1) // 2)
         self._wake_at(able_ns)
 
-    def _tell(self, events: list[Event]) -> None:
-        for event in events:
-            if type(event) is ChannelOpened:
-                self._network.listen(event.channel, self.node_id)
-            elif type(event) is ChannelClosed:
-                self._network.unlisten(event.channel, self.node_id)
-            if self.on_event is not None:
-                self.on_event(self, event)
+    def _tell(self, event: Event) -> None:
+        if type(event) is ChannelOpened:
+            self._network.listen(event.channel, self.node_id)
+        elif type(event) is ChannelClosed:
+            self._network.unlisten(event.channel, self.node_id)
+        if self.on_event is not None:
+            self.on_event(self, event)
 
     def _trace_sent(self, destination: Endpoint | int, data: bytes) -> None:
         assert self.frame_trace is not None

@@ -1,7 +1,7 @@
 """Two machines joined by a fake link, in virtual time.
 
-The link delivers everything after a fixed delay, in order, unless `drop` says otherwise. What each machine delivered
-and told is kept for the test to look at:
+The link delivers everything after a fixed delay, in order, unless `drop` says otherwise. What each machine wanted done
+is kept for the test to look at: `effects` has all of it in order, `deliveries` and `events` a part each.
 
     pair = Pair(alice, bob)
     pair.submit(pair.a, SendMessages(...))
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import Command, Datagram, Delivery, Event, Machine
+from vivum.core.machine import Command, Datagram, Delivery, Effect, Event, Machine
 from vivum.core.time import MICROSECOND
 from vivum.testing.clock import VirtualClock
 
@@ -42,6 +42,7 @@ class Pair:
         self.machines: dict[Endpoint, Machine] = {self.a: machine_a, self.b: machine_b}
         self.deliveries: dict[Endpoint, list[Delivery]] = {self.a: [], self.b: []}
         self.events: dict[Endpoint, list[Event]] = {self.a: [], self.b: []}
+        self.effects: dict[Endpoint, list[Effect]] = {self.a: [], self.b: []}
         self.dropped: list[Datagram] = []
         self.clock = clock or VirtualClock()
         self.drop: Drop = _drop_nothing
@@ -79,7 +80,7 @@ class Pair:
         while self._on_link and self._on_link[0][0] <= now_ns:
             _, source, datagram = self._on_link.popleft()
             target = self.other(source)
-            self.machines[target].on_datagram(now_ns, source, datagram.data)
+            self.machines[target].on_datagrams(now_ns, ((source, datagram.data),))
             self._collect(target)
         for endpoint, machine in self.machines.items():
             deadline_ns = machine.next_deadline_ns()
@@ -91,10 +92,17 @@ class Pair:
         """Take output until there is none; put datagrams on the link."""
         machine = self.machines[endpoint]
         while output := machine.take_output():
-            self.deliveries[endpoint] += output.deliveries
-            self.events[endpoint] += output.events
-            for datagram in output.datagrams:
-                if self.drop(endpoint, datagram):
-                    self.dropped.append(datagram)
-                else:
-                    self._on_link.append((self.clock.now_ns + self._delay_ns, endpoint, datagram))
+            self.effects[endpoint] += output
+            for effect in output:
+                if isinstance(effect, Delivery):
+                    self.deliveries[endpoint].append(effect)
+                elif isinstance(effect, Event):
+                    self.events[endpoint].append(effect)
+                elif isinstance(effect, Datagram):
+                    self._transmit(endpoint, effect)
+
+    def _transmit(self, endpoint: Endpoint, datagram: Datagram) -> None:
+        if self.drop(endpoint, datagram):
+            self.dropped.append(datagram)
+        else:
+            self._on_link.append((self.clock.now_ns + self._delay_ns, endpoint, datagram))

@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.ids import Endpoint, Member
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    Command,
-    Datagram,
-    Event,
-    Output,
-    Priority,
-)
+from vivum.core.machine import Command, Datagram, Effect, Event, Priority
 from vivum.protocols.directory.settings import DirectorySettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
@@ -149,7 +141,7 @@ class DirectoryClient:
         self._requests: dict[int, _Request] = {}
         self._timers: Deadlines[int] = Deadlines()
         self._due: dict[int, None] = {}
-        self._events: list[Event] = []
+        self.effects: list[Effect] = []
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Ask for something."""
@@ -201,7 +193,7 @@ class DirectoryClient:
             case (_Browsing(), Listing()):
                 self._on_listing(request, body)
             case (_Calling(), Roster()):
-                self._events.append(NodesListed(request.number, body.nodes, not body.more))
+                self.effects.append(NodesListed(request.number, body.nodes, not body.more))
                 if body.more:
                     request.after = body.nodes[-1].node
                     self._ask(request)
@@ -222,7 +214,7 @@ class DirectoryClient:
                     )
                 told.append(record)
         if told or body.refused:
-            self._events.append(TopicsEntered(request.number, tuple(told), body.refused))
+            self.effects.append(TopicsEntered(request.number, tuple(told), body.refused))
         if body.refused or not request.topics:
             self._end(request.number)
         else:
@@ -235,7 +227,7 @@ class DirectoryClient:
             return
         request.after = max(request.after, body.last)
         if body.topics or not request.watch:
-            self._events.append(TopicsListed(request.number, body.topics, not body.more))
+            self.effects.append(TopicsListed(request.number, body.topics, not body.more))
         if body.more:
             self._ask(request)
         elif request.watch:
@@ -259,12 +251,11 @@ class DirectoryClient:
 
     # Output.
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the requests that are due. All is control: it does not wait for room."""
-        if not self._due and not self._events:
-            return EMPTY_OUTPUT
-        output = Output(events=self._events)
-        self._events = []
+        made: list[Datagram] = []
+        if not self._due:
+            return made
         me, directory = self._identity(), self._directory()
         settings = self.settings
         for number in self._due:
@@ -275,9 +266,9 @@ class DirectoryClient:
             if me is not None and directory is not None:
                 message = self._message(request)
                 data = encode_control(Kind.DIRECTORY, self._gate.domain, *me, 0, 0, self._now_ns, message)
-                output.datagrams.append(Datagram(directory, data, Priority.CONTROL))
+                made.append(Datagram(directory, data, Priority.CONTROL))
         self._due.clear()
-        return output if output else EMPTY_OUTPUT
+        return made
 
     def _message(self, request: _Request) -> ControlMessage:
         match request:

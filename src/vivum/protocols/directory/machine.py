@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
+from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.directory.names import matches
 from vivum.protocols.directory.settings import DirectorySettings
 from vivum.protocols.membership.service.state import ConfigurationService
@@ -94,6 +94,7 @@ class DirectoryMachine:
         self._watchers: dict[tuple[Member, str], _Watcher] = {}
         self._has_news = False
         self._replies: list[tuple[Endpoint, ControlMessage]] = []
+        self.effects: list[Effect] = []
 
     def _follow_service(self) -> ConfigurationService | None:
         """Begin anew with each service that comes to be here: nodes tell it what they know."""
@@ -241,15 +242,13 @@ class DirectoryMachine:
         """Do nothing."""
         self._now_ns = now_ns
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the answers. All is control: it does not wait for room."""
         if self._has_news:
             self._tell_watchers()
-        if not self._replies:
-            return EMPTY_OUTPUT
-        output = Output()
+        made = []
         for endpoint, message in self._replies:
             data = encode_control(Kind.TOPICS, self._gate.domain, 0, 0, 0, 0, self._now_ns, message)
-            output.datagrams.append(Datagram(endpoint, data, Priority.CONTROL))
+            made.append(Datagram(endpoint, data, Priority.CONTROL))
         self._replies.clear()
-        return output
+        return made

@@ -7,16 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vivum.core.ids import Channel, Endpoint
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    ChannelOpened,
-    Command,
-    Datagram,
-    Event,
-    Output,
-    Priority,
-)
+from vivum.core.machine import ChannelOpened, Command, Datagram, Effect, Event, Priority
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
@@ -82,7 +73,7 @@ class Beaconer:
         self._is_ending = False
         self._outranked_by: ServiceInfo | None = None
         self._answers: dict[Endpoint | Channel, None] = {}
-        self._events: list[Event] = []
+        self.effects: list[Effect] = []
 
     @property
     def info(self) -> ServiceInfo | None:
@@ -108,7 +99,7 @@ class Beaconer:
         self._now_ns = self._started_ns = self._next_ns = now_ns
         self._outranked_by = None
         if self._multicast:
-            self._events.append(ChannelOpened(BEACON_CHANNEL))
+            self.effects.append(ChannelOpened(BEACON_CHANNEL))
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of kind DISCOVERY."""
@@ -131,7 +122,7 @@ class Beaconer:
             return
         if is_own_word and rival.rank > own.rank:
             self._outranked_by = rival
-            self._events.append(ServiceOutranked(rival))
+            self.effects.append(ServiceOutranked(rival))
         else:
             # It may not have heard of us: it will give way, or tell us itself that it need not.
             self._answers[rival.endpoint] = None
@@ -150,15 +141,13 @@ class Beaconer:
             self._next_ns = now_ns + self._settings.beacon_ns
             self._to_all = True
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
         if self._is_ending:
             self._is_ending = False
             return self._farewell()
-        if not self._answers and not self._to_all and not self._events:
-            return EMPTY_OUTPUT
-        output = Output(events=self._events)
-        self._events = []
+        if not self._answers and not self._to_all and self._outranked_by is None:
+            return []
         told: dict[Endpoint | Channel, None] = {}
         info = self._outranked_by or self.info
         if self._outranked_by is not None:
@@ -171,17 +160,17 @@ class Beaconer:
         told |= self._answers
         self._to_all = False
         self._answers.clear()
-        if info is not None:
-            data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, info.to_beacon())
-            output.datagrams = [Datagram(where, data, Priority.CONTROL) for where in told]
-        return output if output else EMPTY_OUTPUT
+        if info is None:
+            return []
+        data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, info.to_beacon())
+        return [Datagram(where, data, Priority.CONTROL) for where in told]
 
     def _all(self) -> dict[Endpoint | Channel, None]:
         if self._multicast:
             return {BEACON_CHANNEL: None}
         return dict.fromkeys([*self._listeners(), *self._seeds])
 
-    def _farewell(self) -> Output:
+    def _farewell(self) -> list[Datagram]:
         body = Farewell(*self.endpoint)
         data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
-        return Output([Datagram(where, data, Priority.CONTROL) for where in self._all()])
+        return [Datagram(where, data, Priority.CONTROL) for where in self._all()]

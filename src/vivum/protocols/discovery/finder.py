@@ -13,16 +13,7 @@ from random import Random
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.ids import Channel, Endpoint
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    ChannelOpened,
-    Command,
-    Datagram,
-    Event,
-    Output,
-    Priority,
-)
+from vivum.core.machine import ChannelOpened, Command, Datagram, Effect, Event, Priority
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.wire.codec import Frame
@@ -113,7 +104,7 @@ class Finder:
         # Places of which others said lately that a service is there; they were asked.
         self._hints: set[Endpoint] = set()
         self._due: list[tuple[Endpoint | Channel, ControlMessage]] = []
-        self._events: list[Event] = []
+        self.effects: list[Effect] = []
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Begin, or be told."""
@@ -121,7 +112,7 @@ class Finder:
         match command:
             case StartSeeking():
                 if self._multicast:
-                    self._events.append(ChannelOpened(BEACON_CHANNEL))
+                    self.effects.append(ChannelOpened(BEACON_CHANNEL))
                 self._become_seeking()
             case TrustService(service):
                 self._become_found(service)
@@ -163,10 +154,10 @@ class Finder:
         else:
             self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
         if is_news:
-            self._events.append(ServiceFound(service))
+            self.effects.append(ServiceFound(service))
 
     def _become_bereft(self, service: ServiceInfo, has_ended: bool) -> None:
-        self._events.append(ServiceLost(service, has_ended))
+        self.effects.append(ServiceLost(service, has_ended))
         self._become_seeking()
 
     # Frames.
@@ -240,7 +231,7 @@ class Finder:
                     if now_ns < until_ns:
                         self._timers.set("carry", until_ns)
                     else:
-                        self._events.append(ServiceAbsent())
+                        self.effects.append(ServiceAbsent())
                 case "hints":
                     self._hints.clear()
                 case "watch":
@@ -266,14 +257,11 @@ class Finder:
 
     # Output.
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
-        if not self._due and not self._events:
-            return EMPTY_OUTPUT
-        output = Output(events=self._events)
-        self._events = []
+        made = []
         for where, body in self._due:
             data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
-            output.datagrams.append(Datagram(where, data, Priority.CONTROL))
+            made.append(Datagram(where, data, Priority.CONTROL))
         self._due.clear()
-        return output
+        return made

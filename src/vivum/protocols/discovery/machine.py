@@ -1,7 +1,7 @@
 """Discovery at a node that may carry the service itself: a finder and a beaconer that hear the same frames."""
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Output
+from vivum.core.machine import Command, Datagram, Effect
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.rank import is_own_word
@@ -21,6 +21,9 @@ class Discovery:
     def __init__(self, finder: Finder, beaconer: Beaconer, gate: Gate) -> None:
         self.finder = finder
         self.beaconer = beaconer
+        # One list for both, so that the order of causes holds between them.
+        self.effects: list[Effect] = []
+        finder.effects = beaconer.effects = self.effects
         self._gate = gate
 
     def submit(self, now_ns: int, command: Command) -> None:
@@ -51,11 +54,6 @@ class Discovery:
         self.finder.on_timer(now_ns)
         self.beaconer.on_timer(now_ns)
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        """Hand over what both want done."""
-        found, told = self.finder.take_output(room_bytes), self.beaconer.take_output(room_bytes)
-        if found is EMPTY_OUTPUT:
-            return told
-        found.datagrams += told.datagrams
-        found.events += told.events
-        return found
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
+        """Make the frames of both sides."""
+        return self.finder.make_frames(room_bytes) + self.beaconer.make_frames(room_bytes)

@@ -2,9 +2,7 @@
 
 from collections.abc import Collection
 
-from vivum.core.ids import GroupId, Member
 from vivum.core.ranges import RangeSet
-from vivum.observe.trace import GroupJoined, GroupLeft, Tracer, ViewInstalled
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.region import RegionMember
 
@@ -22,22 +20,3 @@ def note_departures(client: MembershipClient, regions: Collection[RegionMember])
                 each.forget_node(member.node)
         for sender, stream in each.streams.items():
             stream.sender_gone = sender not in present
-
-
-def trace_groups(
-    trace: Tracer,
-    now_ns: int,
-    me: Member,
-    client: MembershipClient,
-    entered: RangeSet,
-    left: RangeSet,
-    changed: RangeSet,
-) -> None:
-    """Trace groups that this node entered and left, and new views of those that it is in."""
-    for number in left:
-        trace(GroupLeft(now_ns, *me, number))
-    for number in entered:
-        trace(GroupJoined(now_ns, *me, number))
-    for number in changed:
-        members = tuple(map(str, client.members_of(GroupId(number))))
-        trace(ViewInstalled(now_ns, *me, number, client.group_view(GroupId(number)), members))

@@ -5,7 +5,7 @@ one after the other; what does not follow, or has a gap before it, is left to th
 """
 
 from vivum.core.ids import ViewNumber
-from vivum.core.machine import Output
+from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
@@ -27,7 +27,7 @@ Lanes = dict[tuple[int, int, int, int], Lane]
 """The lanes of all streams that are known, by the streams' names."""
 
 
-def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, output: Output) -> int:
+def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, effects: list[Effect]) -> int:
     """Take and deliver the new frames from an index on that are next in their stream.
 
     Return how many were dealt with, often none.
@@ -49,7 +49,7 @@ def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, output:
         run = run[:count]
     if run:
         region.on_run(now_ns, stream, run)
-        chain.deliver_run(stream, run, messages, output)
+        chain.deliver_run(stream, run, messages, effects)
     return count + is_gone
 
 

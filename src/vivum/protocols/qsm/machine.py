@@ -1,7 +1,7 @@
 """QSM as one machine: the node's place in the domain, its region views, its streams out and in.
 
 Design note: `docs/design/qsm.md`. The machine routes: frames to the region view in their header, messages to the
-streams of their group's regions, view changes to everybody. What is due is noted, and made in `take_output` from
+streams of their group's regions, view changes to everybody. What is due is noted, and made in `make_frames` from
 the state of that moment.
 """
 
@@ -11,16 +11,24 @@ from zlib import crc32
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Delivery, Output
+from vivum.core.machine import Command, Datagram, Delivery, Effect, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import MessageSent, Tracer
-from vivum.protocols.commands import JoinGroup, LeaveGroup, SendMessages, SlowMembers
+from vivum.protocols.commands import (
+    GroupsEntered,
+    GroupsLeft,
+    JoinGroup,
+    LeaveGroup,
+    LifeBegan,
+    LifeEnded,
+    SendMessages,
+    SlowMembers,
+)
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client.client import ClientState, MembershipClient
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.at_once import ALONE_BYTES_MAX, AtOnce
-from vivum.protocols.qsm.departures import note_departures, trace_groups
+from vivum.protocols.qsm.departures import note_departures
 from vivum.protocols.qsm.lanes import Lane, Lanes, Route, is_kept, take_run
 from vivum.protocols.qsm.marks import streams_before
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
@@ -38,11 +46,14 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 
+SEND_NOW_BYTES = 4096
+"""Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
+
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
 
 
-class QsmMachine(AtOnce):
+class QsmMachine:
     """Reliable multicast to many groups through regions of overlap."""
 
     kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
@@ -58,7 +69,7 @@ class QsmMachine(AtOnce):
         builder: FrameBuilder | None = None,
     ) -> None:
         """Prepare. Frames are made by the `builder`, of the settings' size, where there is one."""
-        super().__init__(gate)
+        self.effects: list[Effect] = []
         self.settings = settings or QsmSettings()
         self.limits = limits or Limits()
         self.trace = trace
@@ -66,8 +77,8 @@ class QsmMachine(AtOnce):
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        self.sending = Sender(self.settings, self.limits, gate.counters, builder)
-        self._speaker = ControlFrames(gate, self.limits, self.sending)
+        self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
+        self._control_frames = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
         self._listening = Channels(self.settings)
         self._now_ns = 0
@@ -77,7 +88,6 @@ class QsmMachine(AtOnce):
         self._housekeeping_ns: int | None = None
         self._memory_watch = MemoryWatch(self.settings)
         self._health = LocalHealth(HOUSEKEEPING_NS, 10 * HOUSEKEEPING_NS)
-        self._output = Output()
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
         # Where messages and frames go, until the configuration changes or a region view goes.
@@ -86,8 +96,6 @@ class QsmMachine(AtOnce):
 
     def memory(self) -> MemoryHeld:
         """Tell what is kept in memory. Adds it up: not for every datagram."""
-        if self._done:
-            self.catch_up()
         return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
@@ -104,7 +112,6 @@ class QsmMachine(AtOnce):
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave or send."""
-        self._be_wary()
         self._now_ns = now_ns
         if not self._started:
             self._started = True
@@ -142,7 +149,7 @@ class QsmMachine(AtOnce):
         if self.trace is not None:
             for index, payload in enumerate(payloads):
                 self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
-        self._output.deliveries.append(Delivery(group, me, first, payloads, view, self._now_ns))
+        self.effects.append(Delivery(group, me, first, payloads, view, self._now_ns))
 
     def _find_route(self, group: GroupId) -> Route:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
@@ -170,7 +177,6 @@ class QsmMachine(AtOnce):
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: find what it is about, and act by kind."""
-        self._be_wary()
         self._now_ns = now_ns
         kind = frame.kind
         if kind == Kind.DATA or kind == Kind.RESENT:
@@ -185,21 +191,12 @@ class QsmMachine(AtOnce):
 
     def on_frames(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
         """Take frames that arrived together; those that follow each other in a stream at once."""
-        if self._done:
-            self.catch_up()
         self._now_ns = now_ns
         if frames[0].kind is Kind.SPREAD:
             frames = [mine for frame in frames if (mine := self._pick(source, frame))]
-        elif len(frames) == 1 and self._is_hurried and frames[0].length <= ALONE_BYTES_MAX:
-            if take_run(self._lanes, now_ns, frames, 0, self._output):
-                self._expect_next(frames[0])
-            else:
-                self.on_frame(now_ns, source, frames[0])
-            return
-        self._alone_in.clear()
         index = 0
         while index < len(frames):
-            taken = take_run(self._lanes, now_ns, frames, index, self._output)
+            taken = take_run(self._lanes, now_ns, frames, index, self.effects)
             if not taken and is_kept(frames[index], self.counters):
                 self.on_frame(now_ns, source, frames[index])
             index += taken or 1
@@ -228,7 +225,7 @@ class QsmMachine(AtOnce):
                     older_stream = older.stream_of(chain.sender, self._now_ns)
                     if older_stream is not None:
                         older_stream.window.announce(1)
-        chain.deliver(self._output)
+        chain.deliver(self.effects)
 
     def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
         """Find where frames of a stream belong; None if nowhere, or not yet."""
@@ -293,7 +290,7 @@ class QsmMachine(AtOnce):
             self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
         elif isinstance(body, Token):
             ring.on_token(self._now_ns, life.node, body)
-            self._chains.look_after(region, self._output)
+            self._chains.look_after(region, self.effects)
         else:
             ring.on_receipt(self._now_ns, life.node, body)
 
@@ -309,9 +306,11 @@ class QsmMachine(AtOnce):
             match change:
                 case Welcomed(member):
                     self.identity = member
+                    self.effects.append(LifeBegan(member))
                     self._housekeeping_ns = self._now_ns + HOUSEKEEPING_NS
-                case Removed():
+                case Removed(member):
                     self._lose_everything()
+                    self.effects.append(LifeEnded(member))
                 case ConfigurationChanged():
                     self._reconfigure(change)
 
@@ -335,7 +334,7 @@ class QsmMachine(AtOnce):
         self._note_groups(me, affected)
         note_departures(self.client, self.regions.values())
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
-        self._output.events += self._listening.update(self._now_ns, self.regions.values())
+        self.effects += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
             self.on_frame(self._now_ns, source, frame)
@@ -356,7 +355,7 @@ class QsmMachine(AtOnce):
             region.replaced_ns = self._now_ns
 
     def _note_groups(self, me: Member, affected: RangeSet) -> None:
-        """Trace what changed for the application: groups entered and left, and new group views."""
+        """Note what changed for the application: groups entered and left, and new group views."""
         own = self.client.own_region
         now_in = RangeSet() if own is None else own.groups_of(me)
         before, self._joined = self._joined, now_in
@@ -365,8 +364,9 @@ class QsmMachine(AtOnce):
         left = before.copy()
         left.difference_update(now_in)
         if left:
-            output = self._output
-            output.deliveries = [delivery for delivery in output.deliveries if delivery.group not in left]
+            self.effects.append(GroupsLeft(tuple(left.bounds())))
+        if entered:
+            self.effects.append(GroupsEntered(tuple(entered.bounds())))
         for number in left:
             self._chains.leave_group(number)
         if own is not None:
@@ -375,16 +375,25 @@ class QsmMachine(AtOnce):
             groups = region.config.groups_of(me)
             if all(self._chains.is_barred(number, region.config.view) for number in groups):
                 region.leave()
-                self._chains.deliver(region.streams, self._output)
-        if self.trace is not None:
-            trace_groups(self.trace, self._now_ns, me, self.client, entered, left, affected.intersection(now_in))
+                self._chains.deliver(region.streams, self.effects)
+        self._install_views(affected.intersection(now_in))
+
+    def _install_views(self, changed: RangeSet) -> None:
+        """Install the new views of groups, those with the same members and number together."""
+        alike: dict[tuple[ViewNumber, tuple[Member, ...]], RangeSet] = {}
+        for number in changed:
+            group = GroupId(number)
+            key = (self.client.group_view(group), self.client.members_of(group))
+            alike.setdefault(key, RangeSet()).add(number)
+        for (view, members), groups in alike.items():
+            self.effects.append(InstallView(tuple(groups.bounds()), view, members))
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
         self.regions.clear()
         self._listening.forget()
-        self._output.events += self._listening.update(self._now_ns, self.regions.values())
+        self.effects += self._listening.update(self._now_ns, self.regions.values())
         self._chains.clear()
         self._early.clear()
         self._progress.clear()
@@ -394,8 +403,6 @@ class QsmMachine(AtOnce):
 
     def next_deadline_ns(self) -> int | None:
         """Tell when something will be due."""
-        if self._done:
-            self.catch_up()
         if self._chains.are_behind:
             return self._now_ns
         times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
@@ -405,11 +412,10 @@ class QsmMachine(AtOnce):
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
-        self._be_wary()
         self._now_ns = now_ns
         self.client.on_timer(now_ns)
         self._follow_client()
-        self._chains.go_on(self._output)
+        self._chains.go_on(self.effects)
         for region in self.regions.values():
             for ring in region.rings:
                 if ring.next_deadline_ns() <= now_ns:
@@ -435,15 +441,15 @@ class QsmMachine(AtOnce):
                         self.client.start_over()
                         return
                     stream.give_up_next()
-                    self._chains.deliver((sender,), self._output)
+                    self._chains.deliver((sender,), self.effects)
             if region.replaced_ns is None:
                 for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns, self._health):
                     self.client.report_failure(now_ns, member, silent_ns)
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
         self.sending.retire(now_ns, self.regions.keys())
-        self._output.events += self._memory_watch.look(self.sending.streams.values(), self.regions.values())
-        self._output.events += self._listening.update(self._now_ns, self.regions.values())
+        self.effects += self._memory_watch.look(self.sending.streams.values(), self.regions.values())
+        self.effects += self._listening.update(self._now_ns, self.regions.values())
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
@@ -456,7 +462,7 @@ class QsmMachine(AtOnce):
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
         for sender, stream in region.streams.items():
-            self._chains.remove(stream, self._output)
+            self._chains.remove(stream, self.effects)
             # Where the last stream of a dead sender goes, all about it goes.
             if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
                 self._chains.forget(sender)
@@ -468,32 +474,34 @@ class QsmMachine(AtOnce):
         """Tell whether a stream could seal a frame now."""
         return self.sending.has_data
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due: control first, then repairs, then new data as far as there is room."""
-        if self._done:
-            self.catch_up()
         now_ns = self._now_ns
-        datagrams = self._output.datagrams
-        datagrams += self.client.make_datagrams(now_ns)
+        datagrams = self.client.make_datagrams(now_ns)
         me = self.member
         if me is not None:
             for region in self.regions.values():
                 if region.has_messages:
-                    self._speaker.speak_for(now_ns, me, region, self.client.endpoints, datagrams)
+                    self._control_frames.speak_for(now_ns, me, region, self.client.endpoints, datagrams)
             if self._progress:
-                self._speaker.tell_progress(now_ns, me, self._progress, datagrams)
+                self._control_frames.tell_progress(now_ns, me, self._progress, datagrams)
                 self._progress.clear()
             datagrams += self.sending.repairs
             self.sending.repairs.clear()
             if self.sending.has_data:
-                self.sending.make_data(now_ns, self._gate.domain, me, datagrams, room_bytes)
-                for region in self.regions.values():
-                    region.on_sent(now_ns)
-        output = self._output
-        if self.sending.events:
-            output.events += self.sending.events
-            self.sending.events.clear()
-        if not (datagrams or output.deliveries or output.events):
-            return EMPTY_OUTPUT
-        self._output = Output()
-        return output
+                self._seal(me, datagrams, room_bytes)
+        return datagrams
+
+    def _seal(self, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
+        self.sending.make_data(self._now_ns, self._gate.domain, me, datagrams, room_bytes)
+        for region in self.regions.values():
+            region.on_sent(self._now_ns)
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        """Take messages, and seal them at once where nothing else waits. Control frames come by `make_frames`."""
+        is_alone = not self.sending.has_data
+        self.submit(now_ns, command)
+        datagrams: list[Datagram] = []
+        if is_alone and self.sending.has_data and self.member is not None:
+            self._seal(self.member, datagrams, SEND_NOW_BYTES)
+        return datagrams

@@ -7,7 +7,7 @@ with strictly increasing sequence, and every sequence that is passed over is rep
 """
 
 from vivum.core.ids import GroupId, Member, ViewNumber
-from vivum.core.machine import Delivery, Output
+from vivum.core.machine import Delivery, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported
 from vivum.protocols.reference.settings import ReferenceSettings
@@ -60,7 +60,7 @@ class IncomingStream:
         self._joiner = joiner
         self._counters = counters
 
-    def on_data(self, frame: Frame, output: Output) -> None:
+    def on_data(self, frame: Frame, effects: list[Effect]) -> None:
         """Take a frame of the stream; deliver what is now in order."""
         window = self.window
         sequence = frame.sequence
@@ -81,33 +81,33 @@ class IncomingStream:
         if window.prefix <= sequence:
             self._held[sequence] = frame
             return
-        self._deliver(frame, output)
+        self._deliver(frame, effects)
         held = self._held
         if held:
             for number in range(sequence + 1, window.prefix):
-                self._deliver(held.pop(number), output)
+                self._deliver(held.pop(number), effects)
 
-    def on_best_effort(self, frame: Frame, output: Output) -> None:
+    def on_best_effort(self, frame: Frame, effects: list[Effect]) -> None:
         """Take a frame without asking for what is missing: later ones go ahead, late ones are dropped."""
         if frame.sequence < self.window.prefix:
             self._counters.frames_late += 1
             return
         self.window.skip_to(frame.sequence + 1)
-        self._deliver(frame, output)
+        self._deliver(frame, effects)
 
-    def on_heartbeat(self, first: int, stop: int, message: int, output: Output) -> None:
+    def on_heartbeat(self, first: int, stop: int, message: int, effects: list[Effect]) -> None:
         """Learn how far the stream has come, and that what is below `first` can no longer be had."""
         self.window.announce(stop)
         before = self.window.prefix
         if first > before:
             self.window.skip_to(first)
-            self._deliver_held(before, first, output)
+            self._deliver_held(before, first, effects)
         # Before anything from `first` on: a large message that begins there must find its join open.
-        self._report_gap(message, output)
+        self._report_gap(message, effects)
         if first > before:
-            self._deliver_held(first, self.window.prefix, output)
+            self._deliver_held(first, self.window.prefix, effects)
 
-    def give_up(self, output: Output) -> None:
+    def give_up(self, effects: list[Effect]) -> None:
         """The sender is dead: report what is missing and deliver what is held behind it.
 
         What is missing at the end, with nothing behind it, stays open: it holds up nothing, nobody knows which
@@ -116,14 +116,14 @@ class IncomingStream:
         before = self.window.prefix
         stop = max(self._held, default=before - 1) + 1
         self.window.skip_to(stop)
-        self._deliver_held(before, stop, output)
+        self._deliver_held(before, stop, effects)
 
-    def _deliver_held(self, start: int, stop: int, output: Output) -> None:
+    def _deliver_held(self, start: int, stop: int, effects: list[Effect]) -> None:
         """Deliver what is held of a range that was passed over."""
         for number in sorted(number for number in self._held if start <= number < stop):
-            self._deliver(self._held.pop(number), output)
+            self._deliver(self._held.pop(number), effects)
 
-    def _deliver(self, frame: Frame, output: Output) -> None:
+    def _deliver(self, frame: Frame, effects: list[Effect]) -> None:
         for group, first, flags, payloads in frame.messages():
             if flags and group == self.group and first + len(payloads) > self._next_message:
                 # A message under way below was skipped with its rest: not refused for what comes now.
@@ -132,21 +132,21 @@ class IncomingStream:
                 if not payloads:
                     # If the last piece has come and the message is not whole (refused, or its beginning was skipped),
                     # this is one past it.
-                    self._report_gap(first, output)
+                    self._report_gap(first, effects)
                     continue
             if group != self.group or first < self._next_message:
                 # A sender that breaks its own numbering: what it says cannot be delivered in order.
                 self._counters.frames_refused_state += 1
                 continue
             if first > self._next_message:
-                self._report_gap(first, output)
+                self._report_gap(first, effects)
             self._next_message = first + len(payloads)
-            output.deliveries.append(Delivery(self.group, self.sender, first, payloads, NO_VIEW, frame.sent_ns))
+            effects.append(Delivery(self.group, self.sender, first, payloads, NO_VIEW, frame.sent_ns))
 
-    def _report_gap(self, message: int, output: Output) -> None:
+    def _report_gap(self, message: int, effects: list[Effect]) -> None:
         if message > self._next_message:
             self._counters.messages_lost += message - self._next_message
-            output.events.append(GapReported(self.group, self.sender, self._next_message, message))
+            effects.append(GapReported(self.group, self.sender, self._next_message, message))
             # A large message whose rest is behind the gap will never be whole.
             self._joiner.forget_below(self.sender, self.group, message)
             self._next_message = message

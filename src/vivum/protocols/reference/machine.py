@@ -1,7 +1,7 @@
 """The reference protocol as one machine: streams, timers, and what to say when asked.
 
 Design note: `docs/design/reference.md`. The machine notes *that* an ACK, NAK, heartbeat or repair is due and makes
-the frame in `take_output`, from the state of that moment.
+the frame in `make_frames`, from the state of that moment.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,17 +14,7 @@ from vivum.core.deadlines import Deadlines
 from vivum.core.errors import LimitError, UsageError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    ChannelClosed,
-    ChannelOpened,
-    Command,
-    Datagram,
-    Delivery,
-    Output,
-    Priority,
-)
+from vivum.core.machine import ChannelClosed, ChannelOpened, Command, Datagram, Delivery, Effect, Priority
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer
 from vivum.protocols.commands import (
     JoinGroup,
@@ -93,7 +83,7 @@ class ReferenceMachine:
         self._joiner = Joiner(self.limits, self.counters)
         self._builder = FrameBuilder(self.settings.frame_bytes_max)
         self._timers: Deadlines[Timer] = Deadlines()
-        self._output = Output()
+        self.effects: list[Effect] = []
         # Due now, in order of becoming due; dictionaries serve as ordered sets.
         self._acks: dict[StreamKey, None] = {}
         self._naks: dict[StreamKey, None] = {}
@@ -130,7 +120,7 @@ class ReferenceMachine:
             unknown = sorted(nodes - self._endpoints.keys())
             raise UsageError(f"group {command.group} has nodes without an endpoint: {unknown}")
         self._groups[command.group] = Membership(command.channel, nodes)
-        self._output.events.append(ChannelOpened(command.channel))
+        self.effects.append(ChannelOpened(command.channel))
         if self.trace is not None:
             self.trace(GroupJoined(self._now_ns, *self.member, command.group))
 
@@ -145,7 +135,7 @@ class ReferenceMachine:
         self._ready.pop(command.group, None)
         for key in [key for key in self._incoming if key[1] == command.group]:
             self._forget(key)
-        self._output.events.append(ChannelClosed(membership.channel))
+        self.effects.append(ChannelClosed(membership.channel))
         if self.trace is not None:
             self.trace(GroupLeft(self._now_ns, *self.member, command.group))
 
@@ -179,15 +169,13 @@ class ReferenceMachine:
         if stream.pending_bytes > self._pending_high:
             self._pending_high = stream.pending_bytes
             limit = max(self.settings.pending_bytes_max, self.limits.message_bytes_max)
-            self._output.events.append(QueueGrew("pending", stream.pending_bytes, limit, "bytes"))
+            self.effects.append(QueueGrew("pending", stream.pending_bytes, limit, "bytes"))
         if self.trace is not None:
             for index, payload in enumerate(command.payloads):
                 self.trace(
                     MessageSent(self._now_ns, *self.member, command.group, first + index, NO_VIEW, crc32(payload))
                 )
-        self._output.deliveries.append(
-            Delivery(command.group, self.member, first, command.payloads, NO_VIEW, self._now_ns)
-        )
+        self.effects.append(Delivery(command.group, self.member, first, command.payloads, NO_VIEW, self._now_ns))
 
     # Frames.
 
@@ -225,16 +213,16 @@ class ReferenceMachine:
             if stream is None:
                 return
         if not self.settings.reliable:
-            stream.on_best_effort(frame, self._output)
+            stream.on_best_effort(frame, self.effects)
             return
-        stream.on_data(frame, self._output)
+        stream.on_data(frame, self.effects)
         self._watch(stream)
 
     def _on_heartbeat(self, source: Endpoint, frame: Frame, body: Heartbeat) -> None:
         stream = self._stream_of(source, frame)
         if stream is None or not self.settings.reliable:
             return
-        stream.on_heartbeat(body.first, body.stop, body.message, self._output)
+        stream.on_heartbeat(body.first, body.stop, body.message, self.effects)
         # A heartbeat asks for an answer: the sender must see that we are alive and how far we are.
         stream.unacknowledged += 1
         self._watch(stream)
@@ -307,7 +295,7 @@ class ReferenceMachine:
             if frame.incarnation < stream.sender.incarnation:
                 self._refuse(source, frame, "of an earlier life of its sender")
                 return None
-            stream.give_up(self._output)
+            stream.give_up(self.effects)
             self._forget(key)
         if len(self._incoming) >= self.settings.streams_max:
             self._refuse(source, frame, f"streams_max={self.settings.streams_max} streams are open")
@@ -336,7 +324,7 @@ class ReferenceMachine:
         return self._timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:
-        """Note what has become due; the frames are made in `take_output`."""
+        """Note what has become due; the frames are made in `make_frames`."""
         self._now_ns = now_ns
         for name, key in self._timers.take_due(now_ns):
             self._on_timer_of[name](key)
@@ -366,7 +354,7 @@ class ReferenceMachine:
         if silent_until_ns > self._now_ns:
             self._timers.set(("give_up", key), silent_until_ns)
             return
-        stream.give_up(self._output)
+        stream.give_up(self.effects)
         # Ask no more, even if the end of the stream is still missing, until the sender is heard again.
         stream.asks = False
         self._timers.cancel(("nak", key))
@@ -396,7 +384,7 @@ class ReferenceMachine:
     def _fail(self, stream: OutgoingStream, first: int, stop: int, receiver: NodeId | None, cause: str) -> None:
         if first < stop:
             self.counters.messages_failed += stop - first
-            self._output.events.append(SendFailed(stream.group, first, stop, receiver, cause))
+            self.effects.append(SendFailed(stream.group, first, stop, receiver, cause))
 
     def _release(self, stream: OutgoingStream) -> None:
         first, stop = stream.release()
@@ -405,7 +393,7 @@ class ReferenceMachine:
                 news = stream.take_failed(node, first, stop)
                 self._fail(stream, news, stop, node, f"node {node} is not waited for")
             self.counters.messages_stable += stop - first
-            self._output.events.append(SendConfirmed(stream.group, first, stop))
+            self.effects.append(SendConfirmed(stream.group, first, stop))
         if stream.can_seal:
             self._ready[stream.group] = None
 
@@ -416,10 +404,9 @@ class ReferenceMachine:
         """Tell whether a group has messages to seal and a window with room."""
         return bool(self._ready)
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due, control first, then repairs, then new data as far as there is room."""
-        output = self._output
-        datagrams = output.datagrams
+        datagrams: list[Datagram] = []
         if self._acks or self._naks or self._heartbeats:
             self._make_control(datagrams)
         if self._repairs:
@@ -430,11 +417,7 @@ class ReferenceMachine:
             self._repairs.clear()
         if self._ready:
             self._make_data(datagrams, room_bytes)
-        if not (datagrams or output.deliveries or output.events):
-            return EMPTY_OUTPUT
-        # Lists given: the default factories of a dataclass cost twice as much, and this is done for every frame.
-        self._output = Output([], [], [])
-        return output
+        return datagrams
 
     def _make_data(self, datagrams: list[Datagram], room_bytes: int) -> None:
         """Seal frames, one from each ready group in turn."""

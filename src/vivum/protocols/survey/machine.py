@@ -4,15 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    Command,
-    Datagram,
-    Event,
-    Output,
-    Priority,
-)
+from vivum.core.machine import Command, Datagram, Effect, Event, Priority
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.directory import LoadQuery, LoadReport, SendingQuery, SendingReport
@@ -72,7 +64,7 @@ class Surveyor:
         self._gate = gate
         self._now_ns = 0
         self._due: list[tuple[Endpoint, ControlMessage]] = []
-        self._events: list[Event] = []
+        self.effects: list[Effect] = []
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Ask."""
@@ -88,9 +80,9 @@ class Surveyor:
         self._now_ns = now_ns
         body = self._gate.decode(now_ns, source, frame)
         if isinstance(body, LoadReport):
-            self._events.append(LoadTold(body))
+            self.effects.append(LoadTold(body))
         elif isinstance(body, SendingReport):
-            self._events.append(SendingTold(body))
+            self.effects.append(SendingTold(body))
         elif isinstance(body, LoadQuery | SendingQuery):
             answer = self._answer(body) if len(self._due) < ANSWERS_MAX else None
             if answer is None:
@@ -111,14 +103,11 @@ class Surveyor:
         """Do nothing."""
         self._now_ns = now_ns
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
-        if not self._due and not self._events:
-            return EMPTY_OUTPUT
-        output = Output(events=self._events)
-        self._events = []
+        made = []
         for endpoint, message in self._due:
             data = encode_control(Kind.SURVEY, self._gate.domain, 0, 0, 0, 0, self._now_ns, message)
-            output.datagrams.append(Datagram(endpoint, data, Priority.CONTROL))
+            made.append(Datagram(endpoint, data, Priority.CONTROL))
         self._due.clear()
-        return output
+        return made

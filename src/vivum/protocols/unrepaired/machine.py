@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import (
-    EMPTY_OUTPUT,
-    ROOM_BYTES_UNLIMITED,
-    Command,
-    Datagram,
-    Delivery,
-    Output,
-)
+from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.settings import setting
 from vivum.protocols.commands import GapReported, SendConfirmed
 from vivum.protocols.framing import frame_bytes_setting
@@ -104,7 +97,7 @@ class UnrepairedMachine:
         self._unconfirmed: dict[GroupId, None] = {}
         # For each sender: the next frame of each region, and the next message of each group.
         self._heard: dict[Member, tuple[dict[int, int], dict[int, int]]] = {}
-        self._output = Output()
+        self.effects: list[Effect] = []
 
     # Out.
 
@@ -136,7 +129,7 @@ class UnrepairedMachine:
                 self._feed(config, me, group, first, payloads)
         self._unconfirmed[group] = None
         view = self._client.group_view(group)
-        self._output.deliveries.append(Delivery(group, me, first, payloads, view, now_ns))
+        self.effects.append(Delivery(group, me, first, payloads, view, now_ns))
 
     def _note_life(self, me: Member) -> None:
         if me != self._me:
@@ -167,13 +160,13 @@ class UnrepairedMachine:
         """Tell whether something waits."""
         return bool(self._ready)
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Seal what waits, as far as there is room."""
-        if not self._output and not self._unconfirmed:
-            return EMPTY_OUTPUT
+        datagrams: list[Datagram] = []
+        if not self._unconfirmed:
+            return datagrams
         if self._client.member is not None:
             self._note_life(self._client.member)
-        datagrams = self._output.datagrams
         while self._ready and room_bytes > 0 and self._me is not None:
             region = next(iter(self._ready))
             stream = self._streams[region]
@@ -194,12 +187,9 @@ class UnrepairedMachine:
             for group in self._unconfirmed:
                 before, stop = self._confirmed.get(group, 0), self._next_message[group]
                 self._confirmed[group] = stop
-                self._output.events.append(SendConfirmed(group, before, stop))
+                self.effects.append(SendConfirmed(group, before, stop))
             self._unconfirmed.clear()
-        if not self._output:
-            return EMPTY_OUTPUT
-        output, self._output = self._output, Output()
-        return output
+        return datagrams
 
     # In.
 
@@ -237,9 +227,9 @@ class UnrepairedMachine:
                 continue
             if expected is not None and first > expected:
                 self.counters.messages_lost += first - expected
-                self._output.events.append(GapReported(GroupId(group), sender, expected, first))
+                self.effects.append(GapReported(GroupId(group), sender, expected, first))
             messages[group] = first + len(payloads)
-            self._output.deliveries.append(
+            self.effects.append(
                 Delivery(GroupId(group), sender, first, payloads, ViewNumber(frame.view), frame.sent_ns)
             )
 

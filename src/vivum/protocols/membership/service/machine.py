@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from vivum.core.deadlines import Deadlines
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
+from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.membership.assembly import cut, part_bytes
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.service.log import ServiceLog
@@ -91,6 +91,7 @@ class ServiceMachine:
         self.superseded_by: ServiceStatus | None = None
         """The service of a higher term that this one has met: it has stepped down, and says no more."""
 
+        self.effects: list[Effect] = []
         self._gate = gate
         self._now_ns = 0
         self._log = ServiceLog(self.service, self.settings.log_entries_max, position)
@@ -426,11 +427,11 @@ class ServiceMachine:
 
     # Output.
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:  # noqa: ARG002
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
+        output: list[Datagram] = []
         if self.superseded_by is not None:
-            return EMPTY_OUTPUT
-        output = Output()
+            return output
         self._serve_standbys(output)
         if self._replies:
             committed = self._replication.committed
@@ -442,15 +443,15 @@ class ServiceMachine:
                     held.append(reply)
             self._replies = held
         if not self._is_settled or not self._configurations:
-            return output if output else EMPTY_OUTPUT
+            return output
         due, self._configurations = self._configurations, {}
         # Members of one region at one epoch, with the same past, are told the same: made once.
         made: dict[ContentKey, bytes] = {}
         for member in due:
             self._send_configuration(output, self._sessions[member], made)
-        return output if output else EMPTY_OUTPUT
+        return output
 
-    def _send_configuration(self, output: Output, session: Session, made: dict[ContentKey, bytes]) -> None:
+    def _send_configuration(self, output: list[Datagram], session: Session, made: dict[ContentKey, bytes]) -> None:
         service, settings, life = self.service, self.settings, session.life
         base = service.base_for(life)
         region = service.regions.region_of(life.member)
@@ -467,7 +468,7 @@ class ServiceMachine:
             session.resend_ns = min(max(2 * session.resend_ns, settings.resend_ns_min), settings.resend_ns_max)
             self._timers.set(("resend", life.member), self._now_ns + session.resend_ns)
 
-    def _serve_standbys(self, output: Output) -> None:
+    def _serve_standbys(self, output: list[Datagram]) -> None:
         replication = self._replication
         for endpoint, message in replication.make_messages(self._now_ns):
             self._send(output, endpoint, message, Kind.REPLICA)
@@ -481,8 +482,8 @@ class ServiceMachine:
                 self._send(output, session.life.endpoint, status)
 
     def _send(
-        self, output: Output, endpoint: Endpoint, message: ControlMessage, kind: Kind = Kind.CONFIGURATION
+        self, output: list[Datagram], endpoint: Endpoint, message: ControlMessage, kind: Kind = Kind.CONFIGURATION
     ) -> None:
         gate = self._gate
         data = encode_control(kind, gate.domain, *self.member, 0, self.term, self._now_ns, message)
-        output.datagrams.append(Datagram(endpoint, data, Priority.CONTROL))
+        output.append(Datagram(endpoint, data, Priority.CONTROL))

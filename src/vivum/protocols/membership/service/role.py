@@ -9,7 +9,7 @@ Invariants: it serves or has a copy, never both; a copy is of one term, and of t
 
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.ids import Endpoint, Member
-from vivum.core.machine import EMPTY_OUTPUT, ROOM_BYTES_UNLIMITED, Command, Datagram, Output, Priority
+from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.membership.client.allegiance import ROUND_BITS, term_of
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.service.machine import ServiceMachine
@@ -67,6 +67,7 @@ class ServiceRole:
         self._heard_ns = 0
         self._candidate: _Candidate | None = None
         self._datagrams: list[Datagram] = []
+        self.effects: list[Effect] = []
 
     @property
     def term(self) -> int:
@@ -266,14 +267,13 @@ class ServiceRole:
 
     # Output.
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
+    def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Hand over what is to be sent. All is control."""
-        output = EMPTY_OUTPUT if self.serving is None else self.serving.take_output(room_bytes)
+        made = [] if self.serving is None else self.serving.make_frames(room_bytes)
         if self._datagrams:
-            output = Output() if output is EMPTY_OUTPUT else output
-            output.datagrams += self._datagrams
+            made += self._datagrams
             self._datagrams = []
-        return output
+        return made
 
     def _send(self, destination: Endpoint, kind: Kind, term: int, message: ControlMessage) -> None:
         sender = (0, 0) if self._client is None or self._client.member is None else self._client.member

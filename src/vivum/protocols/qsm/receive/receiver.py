@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
-from vivum.core.machine import Output
+from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.receive.sender_fifo import NEVER, SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
@@ -47,23 +47,23 @@ class Receiver:
             self._by_sender[stream.sender] = chain
         chain.add(stream)
 
-    def deliver(self, senders: Iterable[Member], output: Output) -> None:
+    def deliver(self, senders: Iterable[Member], effects: list[Effect]) -> None:
         """Deliver what some senders have in order."""
         for sender in senders:
-            self._by_sender[sender].deliver(output)
+            self._by_sender[sender].deliver(effects)
 
-    def go_on(self, output: Output) -> None:
+    def go_on(self, effects: list[Effect]) -> None:
         """Deliver more of those that had too much at once."""
         # In the order of their senders, since a set has none.
         for chain in sorted(self._behind, key=lambda each: each.sender):
-            chain.deliver(output)
+            chain.deliver(effects)
 
-    def look_after(self, region: RegionMember, output: Output) -> None:
+    def look_after(self, region: RegionMember, effects: list[Effect]) -> None:
         """A token may have completed streams or shown that they are closed: deliver on."""
         for sender, stream in region.streams.items():
             chain = self._by_sender.get(sender)
             if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
-                chain.deliver(output)
+                chain.deliver(effects)
 
     def pack(self, group: int, packed: bool) -> None:
         """From now on leave messages of a group uncut where that can be, or cut them."""
@@ -87,9 +87,9 @@ class Receiver:
         """Tell whether messages of a group do not count in a view: this node left it, and was not back yet."""
         return self._barred.get(group, 0) > view
 
-    def remove(self, stream: StreamReceiver, output: Output) -> None:
+    def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:
         """Give up a stream whose region view is over."""
-        self._by_sender[stream.sender].remove(stream, output)
+        self._by_sender[stream.sender].remove(stream, effects)
 
     def forget(self, sender: Member) -> None:
         """Forget a life that is over, and of which no stream is left."""

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from vivum.core.ids import GroupId, Member, ViewNumber
-from vivum.core.machine import Delivery, Output
+from vivum.core.machine import Delivery, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.qsm.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
@@ -93,7 +93,7 @@ class SenderFifo:
         self.streams.append(stream)
         self.streams.sort(key=lambda each: each.view)
 
-    def remove(self, stream: StreamReceiver, output: Output) -> None:
+    def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
         if stream not in self.streams:
             return
@@ -101,17 +101,17 @@ class SenderFifo:
         for each in self.streams[: self.streams.index(stream) + 1]:
             each.window.skip_to(each.window.stop)
             # In parts all the same: a frame is let go when its messages are cut.
-            while not self.is_broken and not self._deliver_from(each, output, BURST_BYTES):
+            while not self.is_broken and not self._deliver_from(each, effects, BURST_BYTES):
                 pass
             self.streams.remove(each)
-        self.deliver(output)
+        self.deliver(effects)
 
-    def deliver(self, output: Output) -> None:
+    def deliver(self, effects: list[Effect]) -> None:
         """Deliver all that is in order now, or as much of it as may be delivered at once."""
         self._behind.discard(self)
         while self.streams and not self.is_broken:
             stream = self.streams[0]
-            if not self._deliver_from(stream, output, BURST_BYTES):
+            if not self._deliver_from(stream, effects, BURST_BYTES):
                 self._behind.add(self)
                 return
             is_over = stream.is_unwanted or (stream.closed and stream.delivered >= stream.window.stop)
@@ -140,16 +140,16 @@ class SenderFifo:
         stream: StreamReceiver,
         frames: list[Frame],
         runs: list[TakenRun],
-        output: Output,
+        effects: list[Effect],
     ) -> None:
         """Deliver the messages of frames that were just taken, are next in their stream, and need not wait."""
-        self._deliver_runs(frames, runs, stream, output)
+        self._deliver_runs(frames, runs, stream, effects)
         stream.delivered = frames[-1].sequence + 1
         # Where a mark closed the stream, the next one goes on.
         if len(self.streams) > 1:
-            self.deliver(output)
+            self.deliver(effects)
 
-    def _deliver_from(self, stream: StreamReceiver, output: Output, bytes_max: int) -> bool:
+    def _deliver_from(self, stream: StreamReceiver, effects: list[Effect], bytes_max: int) -> bool:
         """Deliver what a stream has in order, up to so many bytes; tell whether that was all."""
         held = stream.held
         stop = stream.window.prefix
@@ -163,34 +163,36 @@ class SenderFifo:
                 frames.append(frame)
             elif not stream.is_unwanted:
                 # It was skipped.
-                self._deliver(frames, stream, output)
+                self._deliver(frames, stream, effects)
                 frames = []
                 self._is_torn = True
                 self.is_broken |= not stream.sender_gone
-        self._deliver(frames, stream, output)
+        self._deliver(frames, stream, effects)
         stream.delivered = max(number, stream.delivered)
         return number >= stop or self.is_broken
 
-    def _deliver(self, frames: list[Frame], stream: StreamReceiver, output: Output) -> None:
+    def _deliver(self, frames: list[Frame], stream: StreamReceiver, effects: list[Effect]) -> None:
         if self._is_torn and not stream.sender_gone:
             self.is_broken |= bool(frames)
         elif frames:
             _, runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
-            self._deliver_runs(frames, runs, stream, output)
+            self._deliver_runs(frames, runs, stream, effects)
 
-    def _deliver_runs(self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, output: Output) -> None:
+    def _deliver_runs(
+        self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, effects: list[Effect]
+    ) -> None:
         sender, view, views = self.sender, stream.view, stream.views
-        expected, deliveries = self.expected, output.deliveries
+        expected, append = self.expected, effects.append
         is_plain = not (self._is_torn or self._barred or stream.lacks)
         for index, group, first, flags, payloads in runs:
             if is_plain and not flags and expected.get(group) == first and group not in views:
                 expected[group] = first + len(payloads)
                 sent_ns = frames[index].sent_ns
-                deliveries.append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
+                append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
             elif group == MARKS:
                 self._read_marks(frames[index], first, payloads, stream)
             else:
-                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, output)
+                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, effects)
                 if self.is_broken:
                     return
 
@@ -202,7 +204,7 @@ class SenderFifo:
         payloads: list[bytes] | PackedRun,
         sent_ns: int,
         stream: StreamReceiver,
-        output: Output,
+        effects: list[Effect],
     ) -> None:
         """Deliver a run of messages of a group, if they are wanted and next."""
         view, lacks = stream.view, stream.lacks
@@ -213,7 +215,7 @@ class SenderFifo:
             return
         expected = self.expected.get(group)
         if self._is_torn:
-            self._report_lost(group, first if expected is None else expected, first + len(payloads), output)
+            self._report_lost(group, first if expected is None else expected, first + len(payloads), effects)
             return
         if flags and (expected is None or first + len(payloads) > expected):
             assert isinstance(payloads, list), "messages that are pieces of others are always cut"
@@ -234,19 +236,19 @@ class SenderFifo:
                 self.is_broken = True
                 return
             self._excused.discard(group)
-            self._report_lost(group, expected, first, output)
+            self._report_lost(group, expected, first, effects)
         self.expected[group] = first + len(payloads)
         if group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
-                output.deliveries.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+                effects.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
         else:
-            output.deliveries.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
 
-    def _report_lost(self, group: int, first: int, stop: int, output: Output) -> None:
+    def _report_lost(self, group: int, first: int, stop: int, effects: list[Effect]) -> None:
         if first < stop:
             self.counters.messages_lost += stop - first
             self.expected[group] = stop
-            output.events.append(GapReported(GroupId(group), self.sender, first, stop))
+            effects.append(GapReported(GroupId(group), self.sender, first, stop))
 
     def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:
         mark = payloads[0]

@@ -66,16 +66,6 @@ class Feed:
             stream.feed(self.group, first, payloads, view, size, slow)
         return first
 
-    def goes_on(self, stream: RegionSender) -> bool:
-        """Tell whether the last messages went into this stream alone."""
-        streams = self._segments[-1].streams if self._segments else ()
-        return len(streams) == 1 and streams[0] is stream
-
-    def count_one(self) -> None:
-        """Number a message that went the way of the last ones."""
-        self.next_message += 1
-        self._segments[-1].stop = self.next_message
-
     def advance(self) -> tuple[int, int]:
         """Find what has become stable everywhere since the last time: `first <= n < stop`."""
         before = self.stable

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
-from vivum.core.ids import Channel, Endpoint, GroupId, Member, ViewNumber
+from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
@@ -155,18 +155,6 @@ class RegionSender:
         return room > 0
 
     @property
-    def room(self) -> tuple[int, int]:
-        """Tell how many frames the window has room for, where something is unstable and nobody claims a place.
-
-        And how many bytes: the last frame may pass them.
-        """
-        in_window = self.next_frame - self.first
-        frames = min(
-            self._settings.cache_frames_max - in_window, self._settings.window_frames - in_window + self._ahead
-        )
-        return frames, self._window_bytes_max - self.window_bytes
-
-    @property
     def must_speak(self) -> bool:
         """Only a frame of this stream alone can tell how it begins, of slow members, and of views of groups."""
         return self.next_frame == 0 or self.slow != self._told or bool(self._view_marks)
@@ -238,50 +226,6 @@ class RegionSender:
         self._stops.append(self._packed if packed is None else packed)
         self.next_frame += 1
         self._beat_soon(now_ns)
-
-    def seal_now(
-        self,
-        builder: FrameBuilder,
-        now_ns: int,
-        domain: int,
-        me: Member,
-        group: GroupId,
-        number: int,
-        payload: bytes,
-        view: ViewNumber,
-    ) -> bytes | None:
-        """Seal a message of a group, in this view of it, into a frame of its own, as `feed`, `pack` and `sealed` would.
-
-        None, and nothing changed, if anything waits here, something else is to be told, or there is no room.
-        """
-        put, number_of_frame, pacer = self.put.get(group), self.next_frame, self.pacer
-        if (
-            put is None
-            or self.outboxes
-            or number_of_frame == 0
-            or self.slow != self._told
-            or self._view_marks
-            or self.claims
-            or self.closing_since_ns is not None
-            or self.reserved_ns is not None
-            or view != self._views.get(group, self.config.view)
-            or not self.has_room()
-        ):
-            return None
-        is_limited = pacer.is_limited
-        if is_limited and pacer.ready_ns(now_ns) > now_ns:
-            return None
-        node, life = me
-        region, region_view = self.key
-        data = builder.seal_one(
-            group, number, payload, DATA, domain, node, life, region, region_view, number_of_frame, now_ns
-        )
-        if data is not None:
-            put[1] = number + 1
-            if is_limited:
-                pacer.on_sent()
-            self.sealed(data, now_ns, [(group, number + 1)])
-        return data
 
     def _beat_soon(self, now_ns: int) -> None:
         self.heartbeat_ns = self._settings.heartbeat_ns_min

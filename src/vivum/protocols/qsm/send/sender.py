@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, Endpoint, GroupId, Member, RegionId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Datagram, Event, Priority
+from vivum.core.machine import Datagram, Effect, Priority
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
@@ -22,7 +22,6 @@ from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
-from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
 
 ISOLATE = SlowMembers.ISOLATE
@@ -35,11 +34,17 @@ class Sender:
     """All that this node sends."""
 
     def __init__(
-        self, settings: QsmSettings, limits: Limits, counters: Counters, builder: FrameBuilder | None = None
+        self,
+        settings: QsmSettings,
+        limits: Limits,
+        counters: Counters,
+        effects: list[Effect],
+        builder: FrameBuilder | None = None,
     ) -> None:
+        """Begin with no streams. What becomes of messages is told through `effects`, the machine's."""
         self.streams: dict[ViewKey, RegionSender] = {}
         self.repairs: list[Datagram] = []
-        self.events: list[Event] = []
+        self._effects = effects
         # What the application wants to be done about slow members, for groups where it said.
         self.slow: dict[GroupId, SlowMembers] = {}
         self._settings = settings
@@ -132,44 +137,10 @@ class Sender:
             self._measure(most + size)
         return first
 
-    def send_now(
-        self,
-        now_ns: int,
-        domain: int,
-        me: Member,
-        group: GroupId,
-        payload: bytes,
-        view: ViewNumber,
-        stream: RegionSender,
-    ) -> tuple[int, bytes] | None:
-        """Number one message and seal it, as `accept` and `make_data` would; return its number and its frame.
-
-        None, and nothing changed, where anything waits, the window or the rate has no room, the stream has something
-        else to tell, or the message does not fit a frame.
-        """
-        feed = self._feeds.get(group)
-        if feed is None or self._ready or self._waiting_bytes or self._spreading.is_used:
-            return None
-        if self.slow and self.slow.get(group, stream.slow) > stream.slow:
-            return None
-        number = feed.next_message
-        if len(payload) > self._pending_high or not feed.goes_on(stream):
-            return None
-        data = stream.seal_now(self._builder, now_ns, domain, me, group, number, payload, view)
-        if data is None:
-            return None
-        feed.count_one()
-        return number, data
-
-    def alone(self, group: GroupId) -> tuple[Feed, int]:
-        """Find the feed of a group, of which a message was just sent, and the size of what may follow by `send_now`."""
-        room = self._settings.frame_bytes_max - HEADER_BYTES - RUN_HEADER_BYTES - LENGTH_BYTES
-        return self._feeds[group], min(self._pending_high, room, self._limits.message_bytes_max)
-
     def _measure(self, waiting: int) -> None:
         self._pending_high = waiting
         limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
-        self.events.append(QueueGrew("pending", waiting, limit, "bytes"))
+        self._effects.append(QueueGrew("pending", waiting, limit, "bytes"))
 
     # From regions.
 
@@ -195,12 +166,12 @@ class Sender:
     def _confirm(self, feed: Feed) -> None:
         for first, stop in feed.confirm():
             self._counters.messages_stable += stop - first
-            self.events.append(SendConfirmed(feed.group, first, stop))
+            self._effects.append(SendConfirmed(feed.group, first, stop))
 
     def _fail(self, feed: Feed, first: int, stop: int, cause: str) -> None:
         for news, end in feed.fail(first, stop):
             self._counters.messages_failed += end - news
-            self.events.append(SendFailed(feed.group, news, end, None, cause))
+            self._effects.append(SendFailed(feed.group, news, end, None, cause))
 
     # Views.
 

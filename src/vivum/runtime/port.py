@@ -1,0 +1,56 @@
+"""What a driver needs of a network: UDP sockets on a real computer, a simulated link in tests."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import Datagram
+
+Arrived = list[tuple[Endpoint, bytes]]
+"""What came in, each with where it came from: one datagram, or several that the kernel joined."""
+
+
+class Port(Protocol):
+    """One node's way to the network. Never blocks; calls back when there is something to do."""
+
+    endpoint: Endpoint
+    """Where the node takes unicast datagrams."""
+
+    def now_ns(self) -> int:
+        """Return the time that the node sees: since 1970, and never going back."""
+        ...
+
+    def attach(self, on_readable: Callable[[], None]) -> None:
+        """Call back, from the current event loop, whenever something can be read."""
+        ...
+
+    def receive(self, bytes_max: int) -> Arrived:
+        """Take what has arrived, as far as there is anything and up to about this many bytes."""
+        ...
+
+    def look(self, wait_ns: int) -> Arrived:
+        """Take one datagram. If there is none, look again for at most this long without sleeping."""
+        ...
+
+    def send(self, datagrams: Sequence[Datagram]) -> int:
+        """Send datagrams in their order; return how many were taken before there was no more room.
+
+        What can never be sent (too large, no route, not an address) is dropped and counted, as a network would.
+        """
+        ...
+
+    def when_writable(self, callback: Callable[[], None]) -> None:
+        """Call back once when there is room again."""
+        ...
+
+    def listen(self, channel: Channel) -> None:
+        """Hear a channel from now on."""
+        ...
+
+    def unlisten(self, channel: Channel) -> None:
+        """Stop hearing a channel."""
+        ...
+
+    def close(self) -> None:
+        """Let everything go, callbacks included. May be called again."""
+        ...
