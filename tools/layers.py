@@ -17,6 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage",),
     ("testing",),
     ("node",),
+    ("guarantees",),
     ("protocols", "properties"),
     ("checkers",),
     ("wire",),
@@ -39,6 +40,7 @@ PROTOCOLS: tuple[str, ...] = (
     "gossip",
     "survey",
     "reference",
+    "keyed",
 )
 """The same inside `vivum.protocols`, one sub-package a row. Modules beside them are the ground for all."""
 
@@ -100,6 +102,7 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
 
 SAME_NAMES: dict[str, str] = {
     "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
+    "Port": "runtime.port has what a driver needs of a network, sim.network the link of a simulated host",
     "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
     "send": "as prepare; and the command send-file",
     "receive": "as prepare; and the command receive-file",

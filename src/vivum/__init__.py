@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vivum.core.errors import HostError, LimitError, UsageError, VivumError
     from vivum.core.ids import Endpoint, Member
     from vivum.core.limits import Limits
+    from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
     from vivum.live.browsing import NodeInfo, TopicInfo
     from vivum.live.connecting import connect
     from vivum.live.event import Batch, TopicEvent, TopicView
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         SendFailedError,
         TypeMismatch,
     )
-    from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
     from vivum.live.handle import NodeHandle
     from vivum.live.messages import Message
     from vivum.live.statistics import NodeStatistics
@@ -72,13 +72,13 @@ __all__ = [
 
 # Where each name lives. It is imported when it is first used: `vivum --help` and the simulator need no sockets.
 _HOMES = {
-    "BEST_EFFORT": "vivum.live.guarantees",
+    "BEST_EFFORT": "vivum.guarantees",
     "Batch": "vivum.live.event",
     "ClosedError": "vivum.live.failures",
     "Endpoint": "vivum.core.ids",
-    "Guarantee": "vivum.live.guarantees",
+    "Guarantee": "vivum.guarantees",
     "HostError": "vivum.core.errors",
-    "KEYED": "vivum.live.guarantees",
+    "KEYED": "vivum.guarantees",
     "LimitError": "vivum.core.errors",
     "Limits": "vivum.core.limits",
     "Member": "vivum.core.ids",
@@ -89,7 +89,7 @@ _HOMES = {
     "NodeHandle": "vivum.live.handle",
     "NodeInfo": "vivum.live.browsing",
     "NodeStatistics": "vivum.live.statistics",
-    "RELIABLE": "vivum.live.guarantees",
+    "RELIABLE": "vivum.guarantees",
     "SendFailedError": "vivum.live.failures",
     "SlowMembers": "vivum.protocols.commands",
     "Subscription": "vivum.live.subscription",

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from vivum.core.ids import Endpoint, Member
+from vivum.guarantees import RELIABLE, Guarantee
 from vivum.live.browsing import NodeInfo, TopicInfo
 from vivum.live.connecting import Connecting
 from vivum.live.connecting import connect as _connect
 from vivum.live.event import Batch, TopicEvent, TopicView
-from vivum.live.guarantees import RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription

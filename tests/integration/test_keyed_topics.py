@@ -10,7 +10,7 @@ QUERY = bytes(range(16))
 
 
 async def keyed_seat(node: vivum.NodeHandle, topic: "vivum.Topic[bytes]") -> Any:
-    (seat,) = await node.take_seats([topic.name], '"bytes"', vivum.KEYED)
+    (seat,) = await node.take_seats([topic.name], '"bytes"', vivum.KEYED, lambda _: None)
     return seat
 
 
@@ -51,7 +51,7 @@ def test_bytes_without_a_head_in_a_keyed_topic_are_counted_and_reach_nobody(doma
         async with vivum.connect(domain_name) as node:
             topic = await node.enter("/results", guarantee=vivum.KEYED)
             seat = await keyed_seat(node, topic)
-            await seat._send([b"\7odd", b""])
+            await seat.send([b"odd", b""], heads=[b"\7", b""])
             await topic.send(b"good")
             assert (await topic.receive()).value == b"good"
             assert topic.statistics().undecodable == 2

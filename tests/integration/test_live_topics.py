@@ -71,7 +71,7 @@ def test_the_first_creator_fixes_type_and_guarantee(domain_name: str) -> None:
                 await second.enter("/swx/NESN", Other)
             with pytest.raises(vivum.TypeMismatch, match="volume: int is only in Demanding and has no default"):
                 await second.enter("/swx/NESN", Demanding)
-            with pytest.raises(vivum.TypeMismatch, match="guarantee 'reliable', not 'best effort'"):
+            with pytest.raises(vivum.TypeMismatch, match="guarantee 'reliable', not 'best_effort'"):
                 await second.enter("/swx/NESN", Quote, guarantee=vivum.BEST_EFFORT)
             new = await second.enter("/swx/NESN", Longer)
             await new.wait_for_members(2)

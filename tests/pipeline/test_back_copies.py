@@ -256,7 +256,7 @@ def test_a_topic_that_is_not_numbered_without_a_gap_is_refused(domain):
 def test_back_copies_of_a_keyed_topic_have_keys_so_a_batch_that_is_sent_again_is_seen_once(domain, tmp_path):
     async def keyed(node: vivum.NodeHandle) -> Any:
         await (await node.enter(TOPIC, bytes, guarantee=vivum.KEYED, receive=False)).wait_for_members(2)
-        (seat,) = await node.take_seats([TOPIC], '"bytes"', vivum.KEYED)
+        (seat,) = await node.take_seats([TOPIC], '"bytes"', vivum.KEYED, lambda _: None)
         return seat
 
     async def scene() -> tuple[list[bytes], int]:

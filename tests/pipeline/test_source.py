@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 import vivum
 from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
-from vivum.live.keys import with_keys, without_keys
 from vivum.pipeline.source.options import read_options
 from vivum.pipeline.source.source import VivumReader, VivumSource
+from vivum.protocols.keyed.keys import with_keys, without_keys
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
@@ -63,7 +63,7 @@ def test_by_topic_each_task_has_all_rows_of_its_topics_in_order(spark, quotes):
 def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):
     plain, value = [b"\0x", b"\1"], msgspec.msgpack.encode(Quote("ROG", 1.0, 2.0))
     with SegmentLog(tmp_path) as log:
-        log.declare_all([TopicDeclaration("/keyed", Quote, vivum.KEYED.value, is_headed=True)])
+        log.declare_all([TopicDeclaration("/keyed", Quote, vivum.KEYED.name, is_headed=True)])
         headed = [*with_keys(bytes(16), 0, 0, [value, b"", value]), *without_keys([value])]
         log.append([RecordedRun("/plain", 1, 1, 0, 1, 0, 0, plain), RecordedRun("/keyed", 1, 1, 0, 1, 0, 0, headed)])
     rows = load(spark, tmp_path).orderBy("offset").collect()

@@ -20,8 +20,8 @@ from vivum.cli.joining import (
     joined,
     run_live,
 )
+from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee
 from vivum.live.connecting import Connecting
-from vivum.live.guarantees import BEST_EFFORT, RELIABLE, Guarantee
 
 LINES_MAX = 4096
 """Lines of standard input that are sent at once, at most."""

@@ -23,10 +23,10 @@ from vivum.cli.joining import (
 )
 from vivum.cli.output_pipe import OutputPipe
 from vivum.core.errors import UsageError
+from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.connecting import Connecting
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.replay.catching_up import ReplayStart
 from vivum.protocols.directory.names import is_pattern

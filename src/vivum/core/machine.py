@@ -69,6 +69,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     payloads: Sequence[bytes]
     view: ViewNumber
     sent_ns: int
+    heads: Sequence[bytes] = ()
+    """Of a keyed group: the head of each message, for who keeps messages to send them again."""
 
 
 class InstallView(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Where the messages of the market go: one topic of quotes for each symbol, and the tape of the whole exchange."""
 
-from vivum.live.guarantees import KEYED, RELIABLE
+from vivum.guarantees import KEYED, RELIABLE
 from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketOrder, MarketQuote, MarketTrade
 
 EVERYTHING = "/swx/**"

@@ -11,25 +11,24 @@ from typing import Any, TypeVar, overload
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member
-from vivum.core.machine import Delivery, Event, InstallView
+from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
+from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
-from vivum.live.failures import ClosedError, MissedMessages, NoServiceError
-from vivum.live.guarantees import RELIABLE, Guarantee
+from vivum.live.event import ViewChanges
+from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_fit, codec_of
-from vivum.live.moving import NO_CHANNEL, move_seats
 from vivum.live.replay.back_copies import ReplayLine
 from vivum.live.replay.catching_up import CatchingUp, ReplayStart
 from vivum.live.reporting import Reporter
-from vivum.live.seat import Seat
+from vivum.live.seat import Listener, Seat
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.live.tracing import NodeTrace
 from vivum.protocols.commands import (
     GapReported,
-    JoinGroup,
     LeaveGroup,
     LifeBegan,
     LifeEnded,
@@ -152,7 +151,7 @@ class NodeHandle:
             ) from None
 
     @overload
-    async def enter(self, name: str, *, guarantee: Guarantee = ...) -> Topic[bytes]: ...
+    async def enter(self, name: str, *, guarantee: Guarantee | str = ...) -> Topic[bytes]: ...
 
     @overload
     async def enter(
@@ -160,7 +159,7 @@ class NodeHandle:
         name: str,
         kind: type[T],
         *,
-        guarantee: Guarantee = ...,
+        guarantee: Guarantee | str = ...,
         receive: bool = ...,
         own: bool = ...,
         receive_bytes_max: int = ...,
@@ -172,8 +171,8 @@ class NodeHandle:
     async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
         """Enter a topic, which is created if it does not exist. Returns when this node is in its view.
 
-        `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises; both must fit those with which
-        it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
+        `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises, as an entry
+        (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
         back to it. At most `receive_bytes_max` bytes wait for the reader; past them, reading raises
         `MissedMessages`, or with `drop_oldest=True` (the default of best effort) the oldest go and are counted.
         `slow` tells what happens to members that cannot keep up with what this node sends. With `replay` the reader
@@ -188,7 +187,7 @@ class NodeHandle:
         names: Iterable[str],
         kind: type[T],
         *,
-        guarantee: Guarantee = RELIABLE,
+        guarantee: Guarantee | str = RELIABLE,
         receive: bool = True,
         own: bool = True,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
@@ -198,24 +197,26 @@ class NodeHandle:
     ) -> list[Topic[T]]:
         """Enter many topics of one type at once: thousands of them take little longer than one."""
         wanted = [self._checked_name(name) for name in names]
+        promised = guarantee_of(guarantee)
         codec = codec_of(kind)
-        seats = await self.take_seats(wanted, codec.schema, guarantee)
-        drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
+        drops = promised is BEST_EFFORT if drop_oldest is None else drop_oldest
         made: list[Topic[T]] = []
-        for seat in seats:
+
+        def listen(seat: Seat) -> Listener | None:
             inbox = Inbox(seat.name, receive_bytes_max, drops, own)
             catching_up = None if replay is None or not receive else CatchingUp(self, seat, inbox, replay)
             topic = Topic(self, seat, codec, receive=receive, inbox=inbox, catching_up=catching_up)
-            self._topics[topic] = None
             made.append(topic)
+            return topic.listener
+
+        await self.take_seats(wanted, codec.schema, promised, listen, slow)
+        self._topics |= dict.fromkeys(made)
         try:
-            await self.join_seats(seats, slow)
             if replay is not None:
                 await asyncio.gather(*[topic.begin_replay() for topic in made])
         except BaseException:
             for topic in made:
                 topic.let_go()
-                self.release(topic._seat)
             raise
         return made
 
@@ -224,7 +225,7 @@ class NodeHandle:
         pattern: str,
         kind: type[T],
         *,
-        guarantee: Guarantee = RELIABLE,
+        guarantee: Guarantee | str = RELIABLE,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
     ) -> Subscription[T]:
@@ -233,9 +234,10 @@ class NodeHandle:
         Topics of another type or guarantee are passed over and counted. Use it with `async with`.
         """
         self.check_open()
-        drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
+        promised = guarantee_of(guarantee)
+        drops = promised is BEST_EFFORT if drop_oldest is None else drop_oldest
         inbox = Inbox(pattern, receive_bytes_max, drops)
-        subscription = Subscription(self, check_pattern(pattern), codec_of(kind), guarantee, inbox)
+        subscription = Subscription(self, check_pattern(pattern), codec_of(kind), promised, inbox)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -245,14 +247,53 @@ class NodeHandle:
             raise UsageError(f"{name!r} is a pattern; use node.subscribe(pattern, type) to receive from all that match")
         return check_name(name)
 
-    # Seats: for topics and subscriptions.
+    # Seats: the one way into topics.
 
-    async def take_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
-        """Find the groups of topics, and check that type and guarantee fit. The groups are not joined yet."""
+    async def take_seats(
+        self,
+        names: Sequence[str],
+        schema: str,
+        guarantee: Guarantee,
+        listen: Callable[[Seat], Listener | None],
+        slow: SlowMembers | None = None,
+    ) -> list[Seat]:
+        """Take a seat in each topic: find its group, check type and guarantee, listen, and join.
+
+        `listen` returns who takes what comes, if anybody does. Returns when the node is in the view of each topic;
+        `give_back` must follow for each. If anything fails, all are given back.
+        """
+        seats = await self._find_seats(names, schema, guarantee)
+        taken: list[tuple[Seat, Listener | None]] = []
+        try:
+            for seat in seats:
+                listener = listen(seat)
+                seat.holders += 1
+                taken.append((seat, listener))
+                if listener is not None:
+                    seat.listen(listener)
+            await self._join_seats(seats, slow)
+        except BaseException:
+            for seat, listener in taken:
+                self.give_back(seat, listener)
+            raise
+        return seats
+
+    def give_back(self, seat: Seat, listener: Listener | None) -> None:
+        """Give a seat back; the group is left when nobody here holds its seat any more."""
+        seat.holders -= 1
+        if listener is not None:
+            seat.unlisten(listener)
+        if not seat.holders and not self._is_closed:
+            self._entering.pop(seat, None)
+            seat.view = None
+            self._host.submit(LeaveGroup(seat.group))
+
+    async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
+        """Find the groups of topics, and check that type and guarantee fit."""
         self.check_open()
         unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
         if unknown:
-            entries = [TopicEntry(name, schema, guarantee.value) for name in unknown]
+            entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
             records, service = None, self._service
             while records is None or service != self._service:
                 # Groups are those of one service: if another took its place meanwhile, it must say.
@@ -260,11 +301,11 @@ class NodeHandle:
                 records = await self._browser.enter(entries)
             for record in records:
                 if record.name not in self._seats:
-                    check_fit(record.name, schema, guarantee.value, record.schema, record.guarantee)
+                    check_fit(record.name, schema, guarantee.name, record.schema, record.guarantee)
                     self._add_seat(record, schema, guarantee)
         seats = [self._seats[name] for name in names]
         for seat in seats:
-            check_fit(seat.name, schema, guarantee.value, seat.schema, seat.guarantee.value)
+            check_fit(seat.name, schema, guarantee.name, seat.schema, seat.guarantee.name)
         return seats
 
     def _add_seat(self, record: TopicRecord, schema: str, guarantee: Guarantee) -> None:
@@ -275,7 +316,7 @@ class NodeHandle:
         if self._trace is not None:
             self._trace.on_topic(self._host.now_ns, seat.name, seat.group, guarantee)
 
-    async def join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None = None) -> None:
+    async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
         wanted = self._host.client.wanted_groups
         joins = []
@@ -284,18 +325,11 @@ class NodeHandle:
             if changes and slow is not None:
                 seat.slow = slow
             if changes or seat.group not in wanted:
-                joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow, seat.packs))
+                joins.append(seat.join_command())
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
-        self._look_at_seats(self._entering)
+        self._look_at_entering()
         await self._until(lambda: all(seat.view is not None for seat in seats))
-
-    def release(self, seat: Seat) -> None:
-        """Leave a group if nobody here holds its seat any more."""
-        if not seat.holders and not self._is_closed:
-            self._entering.pop(seat, None)
-            seat.view = None
-            self._host.submit(LeaveGroup(seat.group))
 
     def forget(self, topic: Any) -> None:
         """Hold a topic or a subscription no more."""
@@ -340,7 +374,7 @@ class NodeHandle:
         if type(event) is SendConfirmed:
             seat = self._by_group.get(event.group)
             if seat is not None:
-                seat.on_confirmed(event.stop)
+                seat.on_confirmed(event.first, event.stop)
             return
         match event:
             case SendFailed(group):
@@ -375,26 +409,27 @@ class NodeHandle:
             cause = f"node {life} was dropped from domain {self.domain!r}, or fell too far behind the others"
         text = f"{cause}; it joins again"
         for seat in self._seats.values():
-            seat.on_life_lost()
+            seat.on_life_ended(life)
             if seat.holders:
                 self._entering[seat] = None
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
 
     def _on_view(self, install: InstallView) -> None:
-        by_group = self._by_group
+        by_group, changes = self._by_group, ViewChanges()
         for number in RangeSet.from_bounds(install.groups):
             seat = by_group.get(GroupId(number))
             if seat is not None and seat.holders:
-                seat.on_view(install.number, install.members)
+                seat.on_view(install.number, install.members, changes)
                 self._entering.pop(seat, None)
 
-    def _look_at_seats(self, seats: Iterable[Seat]) -> None:
-        client = self._host.client
+    def _look_at_entering(self) -> None:
+        """Install the views of topics whose groups this node is in already."""
+        client, changes = self._host.client, ViewChanges()
         joined = client.groups
-        for seat in list(seats):
+        for seat in list(self._entering):
             if seat.group in joined and seat.holders:
-                seat.on_view(client.group_view(seat.group), client.members_of(seat.group))
-                self._entering.pop(seat, None)
+                seat.on_view(client.group_view(seat.group), client.members_of(seat.group), changes)
+                del self._entering[seat]
         self._progress.set()
 
     # Another service took over.
@@ -408,13 +443,31 @@ class NodeHandle:
         self._seats = {seat.name: seat for seat in held}
         if not held:
             return
-        entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.value, seat.group) for seat in held]
-        self._host.submit_all(move_seats(self._seats, await self._browser.enter(entries)))
+        entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.name, seat.group) for seat in held]
+        self._move_seats(await self._browser.enter(entries))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         if self._trace is not None:
             for seat in held:
                 self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
-        self._look_at_seats(self._entering)
+        self._look_at_entering()
+
+    def _move_seats(self, records: Iterable[TopicRecord]) -> None:
+        """Give seats the groups that another service has for their topics. A type that does not fit is a fault."""
+        moved: list[Seat] = []
+        leaves: list[Command] = []
+        for record in records:
+            seat = self._seats[record.name]
+            try:
+                check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
+            except TypeMismatch as error:
+                seat.fault = error
+                continue
+            if seat.group != record.group:
+                leaves.append(LeaveGroup(seat.group))
+                seat.move_to(GroupId(record.group))
+                moved.append(seat)
+        # All leaves first: what one topic leaves another may join.
+        self._host.submit_all(leaves + [seat.join_command() for seat in moved])
 
     def _start(self, work: Callable[[], Any]) -> None:
         if self._is_closed:

@@ -12,7 +12,13 @@ import asyncio
 from collections import deque
 
 from vivum.core.machine import Delivery
+from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
+
+VIEW_BYTES, MEMBER_BYTES = 128, 16
+"""What a view that waits for its reader counts, and each of its members."""
+
+Item = Delivery | TopicView | MissedMessages
 
 EXACT_MESSAGES_MAX = 16
 """Up to so many messages of a run are measured; of more, three, since a look at each would cost as much as all else."""
@@ -31,7 +37,6 @@ def estimated_bytes(delivery: Delivery) -> int:
 class Inbox:
     """A bounded queue of deliveries with one reader."""
 
-    wants_heads = False
     wants_packed = False
     __slots__ = (
         "_drops_oldest",
@@ -44,14 +49,16 @@ class Inbox:
         "missed",
         "size",
         "wants_own",
+        "wants_views",
     )
 
     def __init__(self, topic: str, bytes_max: int, drops_oldest: bool, wants_own: bool = True) -> None:
         self.wants_own = wants_own
+        self.wants_views = False
         self._topic = topic
         self.bytes_max = bytes_max
         self._drops_oldest = drops_oldest
-        self._items: deque[tuple[int, Delivery | MissedMessages]] | tuple[()] = ()
+        self._items: deque[tuple[int, Item]] | tuple[()] = ()
         # A deque is 600 bytes even when empty: made when something comes.
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
@@ -76,11 +83,7 @@ class Inbox:
             if not self._drops_oldest:
                 self._overrun(len(delivery.payloads))
                 return
-            while items and self.size + size > self.bytes_max:
-                old_size, old = items.popleft()
-                self.size -= old_size
-                if isinstance(old, Delivery):
-                    self.missed += len(old.payloads)
+            self._drop_for(size)
         items.append((size, delivery))
         self.size += size
         if self._waiter is not None:
@@ -95,7 +98,7 @@ class Inbox:
             items.pop()
         items.append((0, self._overrun_error(count)))
 
-    def _queue(self) -> deque[tuple[int, Delivery | MissedMessages]]:
+    def _queue(self) -> deque[tuple[int, Item]]:
         if not isinstance(self._items, deque):
             self._items = deque()
         return self._items
@@ -107,6 +110,28 @@ class Inbox:
             count,
         )
 
+    def on_view(self, view: TopicView) -> None:
+        """Queue a view at its place between messages, for a reader that asked for views. It counts as messages do."""
+        if not self.wants_views:
+            return
+        size = VIEW_BYTES + MEMBER_BYTES * len(view.members)
+        if self.size and self.size + size > self.bytes_max:
+            if not self._drops_oldest:
+                self._overrun(0)
+                return
+            self._drop_for(size)
+        self._queue().append((size, view))
+        self.size += size
+        self._wake()
+
+    def _drop_for(self, size: int) -> None:
+        items = self._queue()
+        while items and self.size + size > self.bytes_max:
+            old_size, old = items.popleft()
+            self.size -= old_size
+            if isinstance(old, Delivery):
+                self.missed += len(old.payloads)
+
     def interrupt(self, told: MissedMessages) -> None:
         """Let the reader know, at this place, that messages are missing."""
         self.missed += told.count or 0
@@ -114,8 +139,8 @@ class Inbox:
             self._queue().append((0, told))
             self._wake()
 
-    def take(self) -> Delivery | None:
-        """Take the next delivery, None if there is none; raises `MissedMessages` where some are missing."""
+    def take(self) -> Delivery | TopicView | None:
+        """Take the next delivery or view, None if there is none; raises `MissedMessages` where some are missing."""
         items = self._items
         if not isinstance(items, deque) or not items:
             return None

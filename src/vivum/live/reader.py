@@ -10,7 +10,7 @@ import msgspec
 
 from vivum.core.ids import GroupId
 from vivum.core.machine import Delivery
-from vivum.live.event import Batch, TopicEvent
+from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.inbox import Inbox
 
 T = TypeVar("T")
@@ -37,7 +37,14 @@ class Reader(Generic[T]):
         self._index = 0
 
     async def next_event(self) -> TopicEvent[T] | None:
-        """Wait for the next message; None if there will be none any more."""
+        """Wait for the next message; None if there will be none any more. Views are passed over."""
+        while True:
+            item = await self.next_item()
+            if not isinstance(item, TopicView):
+                return item
+
+    async def next_item(self) -> TopicEvent[T] | TopicView | None:
+        """Wait for the next message or view, each at its place; None if there will be none any more."""
         while True:
             delivery, index = self._delivery, self._index
             if delivery is not None and index < len(delivery.payloads):
@@ -47,12 +54,13 @@ class Reader(Generic[T]):
                     return event
                 continue
             self._delivery = None
-            delivery = self.inbox.take()
-            if delivery is None:
-                if not await self.inbox.wait():
-                    return None
-                continue
-            self._delivery, self._index = delivery, 0
+            item = self.inbox.take()
+            if isinstance(item, TopicView):
+                return item
+            if item is not None:
+                self._delivery, self._index = item, 0
+            elif not await self.inbox.wait():
+                return None
 
     async def next_batch(self) -> Batch[T] | None:
         """Wait for the next run of messages; None if there will be none any more."""
@@ -60,10 +68,12 @@ class Reader(Generic[T]):
         if delivery is not None and index < len(delivery.payloads):
             self._delivery = None
             return self._batch(delivery, index)
-        while (delivery := self.inbox.take()) is None:
-            if not await self.inbox.wait():
+        while True:
+            item = self.inbox.take()
+            if isinstance(item, Delivery):
+                return self._batch(item, 0)
+            if item is None and not await self.inbox.wait():
                 return None
-        return self._batch(delivery, 0)
 
     async def next_batches(self, batches_max: int) -> list[Batch[T]]:
         """Wait for something, and return all runs of messages that are here, up to a number; none at the end."""
@@ -71,7 +81,7 @@ class Reader(Generic[T]):
         found = [] if first is None else [first]
         while found and len(found) < batches_max and self.inbox.has_delivery:
             delivery = self.inbox.take()
-            assert delivery is not None
+            assert isinstance(delivery, Delivery)
             found.append(self._batch(delivery, 0))
         return found
 
@@ -88,7 +98,9 @@ class Reader(Generic[T]):
                 found += [event for event in made if event is not None]
             if not self.inbox.has_delivery:
                 break
-            delivery, start = self.inbox.take(), 0
+            item, start = self.inbox.take(), 0
+            assert isinstance(item, Delivery)
+            delivery = item
         else:
             self._delivery, self._index = delivery, start
         return found
@@ -156,6 +168,24 @@ class Events(Generic[T]):
         if event is None:
             raise StopAsyncIteration
         return event
+
+
+class EventsAndViews(Generic[T]):
+    """Iterates over messages and views, each at its place."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Reader[T]) -> None:
+        self._reader = reader
+
+    def __aiter__(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
+        return self
+
+    async def __anext__(self) -> TopicEvent[T] | TopicView:
+        item = await self._reader.next_item()
+        if item is None:
+            raise StopAsyncIteration
+        return item
 
 
 class Batches(Generic[T]):

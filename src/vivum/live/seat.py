@@ -1,12 +1,12 @@
-"""A node's seat in one topic: what it sent, what is stable, its view, and who here wants what comes.
+"""A node's seat in one topic: what it sent, what became of it, its view, and who here wants what comes.
 
 All handles of one topic on one node share its seat. It stays when the last handle has left, so that numbers go on.
 
-Invariants: `stable <= accepted`; both count messages of this life of this node, as the protocol numbers them.
+Invariants: `settled <= accepted`; both count messages of one life of this node, as the protocol numbers them. What is
+settled was confirmed or reported as failed, and so is everything before it.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
@@ -14,18 +14,23 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from vivum.core.errors import NotNowError
-from vivum.core.ids import GroupId, Member
+from vivum.core.ids import Channel, GroupId, Member
 from vivum.core.machine import Delivery
-from vivum.live.event import TopicView
+from vivum.core.ranges import RangeSet
+from vivum.guarantees import Guarantee
+from vivum.live.event import TopicView, ViewChanges
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
-from vivum.live.guarantees import Guarantee
-from vivum.live.keys import SeenKeys, bare_run, with_keys, without_keys
-from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
-from vivum.protocols.unrepaired.machine import SendOnce
+from vivum.protocols.commands import JoinGroup, SendFailed, SendMessages, SlowMembers
+from vivum.protocols.keyed.keys import SeenKeys, head_bytes, heads_of
+from vivum.protocols.keyed.layer import KeyedLayer
+from vivum.protocols.layer import Layer
 from vivum.runtime.member_host import MemberHost
 from vivum.wire.codec import PackedRun
 
-TURN_NS = 2_000_000
+NO_CHANNEL = Channel(0)
+"""Membership chooses the channels; what a join names is not used."""
+
+TURN_S = 0.002
 """A task that sends without ever having to wait lets others run after this time."""
 
 VIEWS_MAX = 256
@@ -40,15 +45,14 @@ class Listener(Protocol):
         """Also what this node sent itself."""
 
     @property
-    def wants_heads(self) -> bool:
-        """Messages of a keyed topic with their heads, in which the keys are."""
-
-    @property
     def wants_packed(self) -> bool:
         """Runs of messages uncut, as `PackedRun`s, where they come so."""
 
     def put(self, delivery: Delivery) -> None:
         """Take a run of messages."""
+
+    def on_view(self, view: TopicView) -> None:
+        """Learn that a view is installed at this place."""
 
     def interrupt(self, told: MissedMessages) -> None:
         """Learn that messages are missing at this place."""
@@ -58,10 +62,11 @@ class Seat:
     """One topic at one node. Thousands of them are common, so what few need is made when it is needed."""
 
     __slots__ = (
+        "_accepted_life",
         "_changed",
         "_failure",
         "_host",
-        "_repairs",
+        "_settled_beyond",
         "_turn",
         "_waiting",
         "accepted",
@@ -71,12 +76,13 @@ class Seat:
         "group",
         "guarantee",
         "holders",
+        "layers",
         "listeners",
         "name",
         "packs",
         "schema",
-        "seen",
         "sent",
+        "settled",
         "slow",
         "stable",
         "view",
@@ -88,74 +94,79 @@ class Seat:
         self.group = group
         self.schema = schema
         self.guarantee = guarantee
+        self.layers: tuple[Layer, ...] = guarantee.make_layers()
         self.slow = SlowMembers.ISOLATE
         # Somebody here wants no objects for messages: the group is joined so.
         self.packs = False
         self.holders = 0
         self.accepted = 0
+        self.settled = 0
         self.stable = 0
         self.sent = 0
         self.delivered = 0
         self.failed = 0
-        self.seen: SeenKeys | None = SeenKeys() if guarantee is Guarantee.KEYED else None
         self.view: TopicView | None = None
         self.listeners: tuple[Listener, ...] = ()
         self.watchers: tuple[deque[TopicView], ...] = ()
         self.fault: Exception | None = None
         self._changed: asyncio.Event | None = None
         self._host = host
-        self._repairs = guarantee is not Guarantee.BEST_EFFORT
+        # The life that numbered what was accepted.
+        self._accepted_life: Member | None = None
+        # Settled messages behind some that are not.
+        self._settled_beyond: RangeSet | None = None
         self._failure: SendFailed | None = None
         self._turn: asyncio.Lock | None = None
         self._waiting = 0
 
     def name_of(self, group: GroupId) -> str:  # noqa: ARG002
-        """Tell the name of the topic, whatever group it has now."""
+        """Return the name of the topic, whatever group it has now."""
         return self.name
+
+    @property
+    def seen(self) -> SeenKeys | None:
+        """The keys that were handed over, of a keyed topic."""
+        return next((layer.seen for layer in self.layers if isinstance(layer, KeyedLayer)), None)
+
+    def join_command(self) -> JoinGroup:
+        """Make the command that enters the topic's group with its guarantee."""
+        guarantee = self.guarantee
+        return JoinGroup(self.group, NO_CHANNEL, (), self.slow, self.packs, guarantee.transport, self.layers)
 
     # Out.
 
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         """Hand messages over, unless something must be waited for."""
-        if self._waiting:
-            # Others were here first.
-            return False
-        if self.seen is None:
-            return self._submit(payloads, measured)
-        return self._submit(without_keys(payloads))
+        # Others may have been here first.
+        return not self._waiting and self._submit(payloads, measured, None)
 
-    def _submit(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
+    def _submit(
+        self, payloads: Sequence[bytes], measured: tuple[int, int] | None, heads: Sequence[bytes] | None
+    ) -> bool:
         if not self.holders:
             raise ClosedError(f"topic {self.name} was left; enter it again")
         if self.fault is not None:
             raise self.fault
+        host = self._host
         try:
-            self._host.send(
-                SendMessages(self.group, payloads, measured) if self._repairs else SendOnce(self.group, payloads)
-            )
+            host.send(SendMessages(self.group, payloads, measured, heads))
         except NotNowError:
             return False
+        life = host.member
+        if life is not self._accepted_life and life != self._accepted_life:
+            self._begin_numbers(life)
+        self.accepted += len(payloads)
         self.sent += len(payloads)
         return True
 
-    def send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> Coroutine[Any, Any, None]:
+    async def send(
+        self,
+        payloads: Sequence[bytes],
+        measured: tuple[int, int] | None = None,
+        heads: Sequence[bytes] | None = None,
+    ) -> None:
         """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
-        if self.seen is None:
-            return self._send(payloads, measured)
-        return self._send(without_keys(payloads))
-
-    def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """As `send`, with keys from (query, batch, first) on. The topic must be `KEYED`, the query of 16 bytes."""
-        assert self.seen is not None, self.name
-        return self._send(with_keys(query, batch, first, payloads))
-
-    def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """As `send`, for messages that have their heads already. The topic must be `KEYED`."""
-        assert self.seen is not None, self.name
-        return self._send(payloads)
-
-    async def _send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> None:
-        if self._waiting or not self._submit(payloads, measured):
+        if self._waiting or not self._submit(payloads, measured, heads):
             if measured is not None:
                 # Whoever waits for long may use its list again, and what was measured would not be true any more.
                 payloads = payloads[:]
@@ -164,35 +175,61 @@ class Seat:
                 self._turn = asyncio.Lock()
             try:
                 async with self._turn:
-                    while not self._submit(payloads, measured):
+                    while not self._submit(payloads, measured, heads):
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1
-        host, now_ns = self._host, time.monotonic_ns()
+        host = self._host
         # Of the node, not of the topic: who sends to thousands in turn would give way after every message.
-        if now_ns - host.yielded_ns > TURN_NS:
+        if host.time() - host.yielded_s > TURN_S:
             await asyncio.sleep(0)
-            host.yielded_ns = time.monotonic_ns()
+            host.yielded_s = host.time()
 
-    def on_confirmed(self, stop: int) -> None:
-        """All below are stable."""
-        if stop > self.stable:
-            self.stable = stop
-            self.notify()
+    def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
+        """As `send`, with keys from (query, batch, first) on. The topic must be keyed, the query of 16 bytes."""
+        assert self.seen is not None, self.name
+        return self.send(payloads, heads=heads_of(query, batch, first, len(payloads)))
+
+    def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
+        """As `send`, for messages of a keyed topic that have their heads on them already."""
+        assert self.seen is not None, self.name
+        sizes = [head_bytes(each) for each in payloads]
+        bare = [each[size:] for each, size in zip(payloads, sizes, strict=True)]
+        return self.send(bare, heads=[each[:size] for each, size in zip(payloads, sizes, strict=True)])
+
+    # What became of it.
+
+    def on_confirmed(self, first: int, stop: int) -> None:
+        """Note that these messages are at every member."""
+        self.stable += stop - first
+        self._settle(first, stop)
 
     def on_failed(self, event: SendFailed) -> None:
-        """Some may not have arrived."""
+        """Note that these messages may not have arrived."""
         self.failed += event.stop - event.first
         self._failure = event
-        self.stable = max(self.stable, event.stop)
+        self._settle(event.first, event.stop)
+
+    def _settle(self, first: int, stop: int) -> None:
+        if first > self.settled:
+            # Of another region, whose word came first.
+            if self._settled_beyond is None:
+                self._settled_beyond = RangeSet()
+            self._settled_beyond.add_range(first, stop)
+            return
+        self.settled = max(self.settled, stop)
+        if self._settled_beyond:
+            for start, end in list(self._settled_beyond.ranges()):
+                if start > self.settled:
+                    break
+                self.settled = max(self.settled, end)
+            self._settled_beyond.discard_range(0, self.settled)
         self.notify()
 
     async def flush(self) -> None:
-        """Wait until all that was sent is stable."""
-        # What was just sent is numbered in the next turn of the loop.
-        await asyncio.sleep(0)
-        target = self.accepted
-        while self._failure is None and self.stable < target and self.accepted >= target:
+        """Wait until all that was sent is settled; raise `SendFailedError` if something failed."""
+        life, target = self._accepted_life, self.accepted
+        while self._failure is None and self.settled < target and self._accepted_life == life:
             await self.wait_for_change()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -217,27 +254,16 @@ class Seat:
 
     def on_delivery(self, delivery: Delivery, is_own: bool) -> None:
         """Hand a run of messages to all who want it."""
-        count = len(delivery.payloads)
-        if is_own:
-            self.accepted = delivery.first_sequence + count
-        self.delivered += count
+        self.delivered += len(delivery.payloads)
         if self.packs and isinstance(delivery.payloads, PackedRun):
             self._put_packed(delivery, delivery.payloads)
             return
-        if self.seen is None:
-            for listener in self.listeners:
-                if not is_own or listener.wants_own:
-                    listener.put(delivery)
-            return
-        headed = tuple(self.seen.new_runs(delivery))
-        runs = tuple(map(bare_run, headed))
         for listener in self.listeners:
             if not is_own or listener.wants_own:
-                for run in headed if listener.wants_heads else runs:
-                    listener.put(run)
+                listener.put(delivery)
 
     def _put_packed(self, delivery: Delivery, run: PackedRun) -> None:
-        """Hand over a run that was not cut, and cut it once for all who want it so. Nobody gets his own packed."""
+        """Hand over a run that was not cut, and cut it once for all who want it so. Own messages never come packed."""
         plain: Delivery | None = None
         for listener in self.listeners:
             if listener.wants_packed:
@@ -254,30 +280,44 @@ class Seat:
     def listen(self, listener: Listener) -> None:
         """Hand over all that comes from now on."""
         self.listeners += (listener,)
-        # Where keys are looked at, messages are cut in any case.
-        self.packs = self.packs or (listener.wants_packed and self.seen is None)
+        # Layers look at messages one by one, so these are cut in any case.
+        self.packs = self.packs or (listener.wants_packed and not self.layers)
 
     def unlisten(self, listener: Listener) -> None:
         """Hand over no more; nothing happens if it did not listen."""
         self.listeners = tuple(each for each in self.listeners if each is not listener)
 
-    # Views.
+    # Views and lives.
 
-    def on_view(self, number: int, members: tuple[Member, ...]) -> None:
-        """Note a view, if it is a new one."""
+    def on_view(self, number: int, members: tuple[Member, ...], changes: ViewChanges) -> None:
+        """Install a view, if it is a new one."""
         before = self.view
         if before is not None and before.number == number:
             return
-        known = () if before is None else before.members
-        joined = tuple(each for each in members if each not in known)
-        left = tuple(each for each in known if each not in members)
+        joined, left = changes(() if before is None else before.members, members)
         self.view = TopicView(self.name, number, members, joined, left)
         for watcher in self.watchers:
             watcher.append(self.view)
+        for listener in self.listeners:
+            listener.on_view(self.view)
         self.notify()
 
-    def on_life_lost(self) -> None:
-        """This life of the node has ended: numbers begin anew, and there is no view."""
-        self.accepted = self.stable = 0
+    def on_life_ended(self, life: Member) -> None:
+        """A life of the node has ended: there is no view, and the numbers of the next one begin anew."""
+        if life == self._accepted_life:
+            self._begin_numbers(None)
         self.view = None
         self.notify()
+
+    def move_to(self, group: GroupId) -> None:
+        """Go on in the group that another service has for the topic. Nobody hears of what is not settled any more."""
+        if self.settled < self.accepted:
+            cause = "another service took over, and gave the topic another group"
+            self.on_failed(SendFailed(self.group, self.settled, self.accepted, None, cause))
+        self.group = group
+        self._begin_numbers(None)
+
+    def _begin_numbers(self, life: Member | None) -> None:
+        self._accepted_life = life
+        self.accepted = self.settled = self.stable = 0
+        self._settled_beyond = None

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vivum.core.errors import VivumError
+from vivum.guarantees import Guarantee
 from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
-from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec, check_types
 from vivum.live.reader import Batches, Events, Reader
@@ -71,12 +71,8 @@ class Subscription(Generic[T]):
             if not fitting:
                 continue
             try:
-                seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee)
-                for seat in seats:
-                    seat.holders += 1
-                    seat.listen(self._inbox)
-                    self._seats[seat.name] = seat
-                await self._node.join_seats(seats)
+                seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee, lambda _: self._inbox)
+                self._seats |= {seat.name: seat for seat in seats}
             except ClosedError:
                 return
             except VivumError as error:
@@ -85,7 +81,7 @@ class Subscription(Generic[T]):
 
     def _fits(self, record: TopicRecord) -> bool:
         try:
-            if record.guarantee != self._guarantee.value:
+            if record.guarantee != self._guarantee.name:
                 raise TypeMismatch(f"topic {record.name} has the guarantee {record.guarantee!r}")
             check_types(record.name, self._codec.schema, record.schema)
         except TypeMismatch as error:
@@ -109,15 +105,14 @@ class Subscription(Generic[T]):
         return Batches(self._reader)
 
     def let_go(self) -> None:
-        """Take no more messages, without a word to anybody."""
+        """Give all seats back."""
         if self._is_closed:
             return
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
         for seat in self._seats.values():
-            seat.holders -= 1
-            seat.unlisten(self._inbox)
+            self._node.give_back(seat, self._inbox)
         self._inbox.close()
         self._has_entered.set()
         self._node.forget(self)
@@ -129,8 +124,6 @@ class Subscription(Generic[T]):
         if self._watch is not None:
             self._node.browser.unwatch(self._watch)
         self.let_go()
-        for seat in self._seats.values():
-            self._node.release(seat)
         if self._task is not None:
             await asyncio.wait([self._task])
 

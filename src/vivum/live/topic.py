@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
 from vivum.core.machine import Delivery
+from vivum.guarantees import Guarantee
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
-from vivum.live.reader import Batches, Events, Reader
+from vivum.live.reader import Batches, Events, EventsAndViews, Reader
 from vivum.live.replay.catching_up import CatchingUp
 from vivum.live.seat import VIEWS_MAX, Listener, Seat
 from vivum.wire.codec import measure
@@ -57,7 +57,6 @@ class TopicStatistics:
 class _Callback:
     """Calls back for what is delivered, and for what is missing."""
 
-    wants_heads = False
     wants_packed = False
     __slots__ = ("interrupt", "put", "wants_own")
 
@@ -68,6 +67,9 @@ class _Callback:
         self.interrupt = missed
         self.wants_own = wants_own
 
+    def on_view(self, view: TopicView) -> None:
+        """Pass over: callbacks are for messages; `Topic.views` has the views."""
+
 
 class Topic(Generic[T]):
     """A topic that this node has entered. Made by `NodeHandle.enter`; `async with` leaves it at the end."""
@@ -77,11 +79,11 @@ class Topic(Generic[T]):
         "_catching_up",
         "_codec",
         "_is_left",
-        "_listener",
         "_node",
         "_reader",
         "_receives",
         "_seat",
+        "listener",
     )
 
     def __init__(
@@ -100,10 +102,9 @@ class Topic(Generic[T]):
         self._catching_up = catching_up
         self._is_left = False
         self._reader: Reader[T] = Reader(inbox, codec.decode, seat)
-        self._listener: Listener | None = None
-        seat.holders += 1
-        if receive:
-            self._listen_by(inbox)
+        self.listener: Listener | None = (catching_up or inbox) if receive else None
+        """Who listens at the seat for this topic."""
+
         self._receives = receive
 
     @property
@@ -188,15 +189,28 @@ class Topic(Generic[T]):
         if self._catching_up is not None:
             # It stands between the topic and whoever listens.
             self._catching_up.sink = listener
-            listener = self._catching_up
-        if self._listener is not None:
-            self._seat.unlisten(self._listener)
-        self._listener = listener
+            return
+        if self.listener is not None:
+            self._seat.unlisten(self.listener)
+        self.listener = listener
         self._seat.listen(listener)
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         self._must_receive()
         return Events(self._reader)
+
+    def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
+        """Iterate over messages and views in one order: a view comes between exactly the messages that it separates.
+
+        Begins with the present view. No message comes before the view in which it was sent.
+        """
+        self._must_receive()
+        inbox = self._reader.inbox
+        if not inbox.wants_views:
+            inbox.wants_views = True
+            if self._seat.view is not None:
+                inbox.on_view(self._seat.view)
+        return EventsAndViews(self._reader)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they came in: nothing is done for each message."""
@@ -249,8 +263,8 @@ class Topic(Generic[T]):
             except MissedMessages as told:
                 self._node.call_safely(tell, told)
             else:
-                assert waiting is not None, "the inbox is not empty"
-                deliver(waiting)
+                if isinstance(waiting, Delivery):
+                    deliver(waiting)
 
     async def views(self) -> AsyncIterator[TopicView]:
         """Iterate over the views of the topic: the present one first, then each change."""
@@ -298,23 +312,19 @@ class Topic(Generic[T]):
         if self._is_left:
             return
         self.let_go()
-        self._node.release(self._seat)
         await asyncio.sleep(0)
 
     def let_go(self) -> None:
-        """Take no more messages, without a word to anybody."""
+        """Give the seat back, and take no more messages."""
         if self._is_left:
             return
         self._is_left = True
         if self._catching_up is not None:
             self._catching_up.stop()
-        seat = self._seat
-        seat.holders -= 1
-        if self._listener is not None:
-            seat.unlisten(self._listener)
-            self._listener = None
+        listener, self.listener = self.listener, None
+        self._node.give_back(self._seat, listener)
         self._reader.inbox.close()
-        seat.notify()
+        self._seat.notify()
         self._node.forget(self)
 
     async def __aenter__(self) -> "Topic[T]":

@@ -15,7 +15,7 @@ from queue import Queue
 from threading import Thread
 
 from vivum.core.ids import GroupId, Member
-from vivum.live.guarantees import Guarantee
+from vivum.guarantees import RELIABLE, Guarantee
 from vivum.observe.trace import GroupNamed, NodeMeasured, NodeStarted, NodeStopped, TraceRecord
 from vivum.runtime.member_host import MemberHost
 from vivum.storage.errors import StorageError
@@ -30,9 +30,6 @@ FILES_WAITING_MAX = 4
 MEASURE_S = 1.0
 """How often a node tells what it sent: a fraction of the minutes that it is summed up by."""
 
-PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "virtual_synchrony")
-"""What every reliable topic promises, as the audit names it."""
-
 
 class NodeTrace:
     """A tracer for one node."""
@@ -40,7 +37,7 @@ class NodeTrace:
     def __init__(self, folder: Path, name: str) -> None:
         """Begin a trace. The node's name, which no other start of it has, tells its files from those of others."""
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "node"
-        self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=PROMISES)
+        self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=RELIABLE.promises)
         self._unjudged: set[int] = set()
         self._life: Member | None = None
         self._held: list[TraceRecord] = []
@@ -73,7 +70,7 @@ class NodeTrace:
 
     def on_topic(self, now_ns: int, name: str, group: GroupId, guarantee: Guarantee) -> None:
         """A topic has this group now."""
-        if guarantee is Guarantee.BEST_EFFORT:
+        if not guarantee.promises:
             self.leave_out(group)
         elif self._life is not None:
             self(GroupNamed(now_ns, *self._life, group, name))

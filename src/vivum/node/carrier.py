@@ -20,6 +20,7 @@ class Carrier:
 
     kinds = ServiceRole.kinds
     commands: frozenset[type[Command]] = frozenset()
+    transport = ""
     has_data = False
 
     def __init__(self, gate: Gate, client: MembershipClient | None) -> None:

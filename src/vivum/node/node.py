@@ -19,6 +19,7 @@ from vivum.core.machine import (
     Priority,
 )
 from vivum.core.ranges import RangeSet
+from vivum.node.stacks import Stacks
 from vivum.observe.counters import Counters
 from vivum.observe.trace import (
     GroupJoined,
@@ -35,9 +36,12 @@ from vivum.protocols.commands import (
     GapReported,
     GroupsEntered,
     GroupsLeft,
+    JoinGroup,
+    LeaveGroup,
     QueueGrew,
     SendConfirmed,
     SendFailed,
+    SendMessages,
 )
 from vivum.protocols.contract import KeepsMemory, ProtocolMachine, SendsNow, TakesRuns
 from vivum.wire.codec import Frame
@@ -77,6 +81,7 @@ class Node:
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
+        self._stacks = Stacks({each.transport: each for each in protocols if each.transport})
         self._effects: list[Effect] = []
         self._now_ns = 0
 
@@ -124,7 +129,7 @@ class Node:
         protocol = self._by_kind.get(kind)
         if protocol is None:
             for frame in frames:
-                self._gate.refuse_kind(now_ns, source, frame)
+                self._on_layer_frame(now_ns, source, frame)
             return
         on_frames = self._on_frames.get(kind)
         if on_frames is not None:
@@ -138,11 +143,31 @@ class Node:
         if protocol.effects:
             self._collect(protocol)
 
+    def _on_layer_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        if not frame.keep():
+            self.counters.frames_gone += 1
+            return
+        lifted = self._stacks.on_frame(now_ns, source, frame)
+        if lifted is None:
+            self._gate.refuse_kind(now_ns, source, frame)
+        else:
+            self._effects += lifted
+
     def submit(self, now_ns: int, command: Command) -> None:
-        """Hand a command to the protocol that takes it."""
+        """Hand messages to the stack of their group, any other command to the protocol that takes it."""
         self._now_ns = now_ns
-        protocol = self._protocol_for(command)
-        protocol.submit(now_ns, command)
+        if type(command) is SendMessages and (stack := self._stacks.get(command.group)) is not None:
+            stack.submit(now_ns, command)
+            protocol = stack.transport
+            if stack.layers:
+                self._stacks.after(command.group, stack)
+        else:
+            protocol = self._protocol_for(command)
+            if type(command) is JoinGroup:
+                self._stacks.join(command)
+            protocol.submit(now_ns, command)
+            if type(command) is LeaveGroup:
+                self._stacks.leave(command.group)
         if protocol.effects:
             self._collect(protocol)
 
@@ -155,8 +180,9 @@ class Node:
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Hand a command over as `submit` does; return frames of it that can leave before all else."""
-        protocol = self._protocol_for(command)
-        if not isinstance(protocol, SendsNow):
+        stack = self._stacks.get(command.group) if type(command) is SendMessages else None
+        protocol = self._protocol_for(command) if stack is None else stack.transport
+        if not isinstance(protocol, SendsNow) or (stack is not None and stack.layers):
             self.submit(now_ns, command)
             return []
         self._now_ns = now_ns
@@ -173,10 +199,12 @@ class Node:
             protocol.on_timer(now_ns)
             if protocol.effects:
                 self._collect(protocol)
+        if self._stacks.have_layers:
+            self._effects += self._stacks.on_timer(now_ns)
 
     def next_deadline_ns(self) -> int | None:
         """Return the earliest deadline of all protocols."""
-        earliest: int | None = None
+        earliest = self._stacks.next_deadline_ns() if self._stacks.have_layers else None
         for protocol in self._protocols:
             deadline_ns = protocol.next_deadline_ns()
             if deadline_ns is not None and (earliest is None or deadline_ns < earliest):
@@ -206,6 +234,8 @@ class Node:
                 made += protocol.make_frames(room_bytes)
                 if protocol.effects:
                     self._collect(protocol)
+            if self._stacks.have_layers:
+                made += self._stacks.make_frames(room_bytes)
         effects, self._effects = self._effects, []
         if made:
             self._count_sent(made)
@@ -222,7 +252,7 @@ class Node:
         if self.trace is not None:
             for effect in effects:
                 self._trace_effect(self.trace, effect)
-        self._effects += effects
+        self._effects += self._stacks.lift(self._now_ns, effects) if self._stacks.have_layers else effects
         effects.clear()
 
     def _count_sent(self, datagrams: list[Datagram]) -> None:

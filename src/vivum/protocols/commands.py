@@ -3,11 +3,15 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from vivum.core.ids import Channel, GroupId, Member, NodeId
 from vivum.core.machine import Command, Event
+
+if TYPE_CHECKING:
+    from vivum.protocols.layer import Layer
 
 
 class SlowMembers(IntEnum):
@@ -26,7 +30,8 @@ class JoinGroup(Command):
     """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
 
     `slow` is for the messages that this node will send to the group. With `packed`, runs of messages may be delivered
-    as `PackedRun`s, for who needs no object for each message.
+    as `PackedRun`s, for who needs no object for each message. `transport` and `layers` are those of the group's
+    guarantee; without them the node's default transport serves.
     """
 
     group: GroupId
@@ -34,6 +39,8 @@ class JoinGroup(Command):
     nodes: Collection[NodeId]
     slow: SlowMembers = SlowMembers.ISOLATE
     packed: bool = False
+    transport: str = ""
+    layers: tuple["Layer", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,9 @@ class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
     payloads: Sequence[bytes]
     measured: tuple[int, int] | None = None
     """Bytes of all and of the largest, from `codec.measure`, if whoever sends them looked already."""
+
+    heads: Sequence[bytes] | None = None
+    """Of a keyed group: the key of each message (`protocols.keyed.keys`); None if they have none."""
 
 
 class SendConfirmed(Event, msgspec.Struct, frozen=True, gc=False):

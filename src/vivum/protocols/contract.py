@@ -19,6 +19,9 @@ class ProtocolMachine(Protocol):
 
     kinds: frozenset[Kind]
     commands: frozenset[type[Command]]
+    transport: str
+    """The name by which guarantees call for it, if it is a transport of messages; else empty."""
+
     effects: list[Effect]
     """What inputs have caused, in order. Whoever drives the protocol takes and clears it."""
 

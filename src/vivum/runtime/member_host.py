@@ -125,8 +125,8 @@ class MemberHost:
         trace: Tracer | None = None,
     ) -> None:
         self.options = options
-        self.yielded_ns = 0
-        """When a task that sends last let others run."""
+        self.yielded_s = 0.0
+        """When a task that sends last let others run, by the loop's `time`."""
 
         self._on_event = on_event
         self._on_settled = on_settled
@@ -136,6 +136,7 @@ class MemberHost:
         self._is_patient = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
+        self.time: Callable[[], float] = self._loop.time
         self._port = self._open_port()
         keep_heap()
         self.settings = fitting_settings(

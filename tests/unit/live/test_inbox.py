@@ -6,6 +6,7 @@ import pytest
 
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
+from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
 from vivum.live.inbox import Inbox, estimated_bytes
 
@@ -65,3 +66,30 @@ def test_two_readers_at_once_are_refused():
         assert await first is False
 
     asyncio.run(scenario())
+
+
+def view(number: int) -> TopicView:
+    return TopicView("/a", number, (), (), ())
+
+
+def test_a_view_waits_at_its_place_between_messages_for_a_reader_that_asked() -> None:
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.on_view(view(1))
+    assert inbox.take() is None
+    inbox.wants_views = True
+    inbox.put(delivery(b"before"))
+    inbox.on_view(view(2))
+    inbox.put(delivery(b"after", first=1))
+    assert [getattr(inbox.take(), "number", None) for _ in range(3)] == [None, 2, None]
+    assert inbox.size == 0
+
+
+def test_views_are_bounded_as_messages_are() -> None:
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.wants_views = True
+    for number in range(100):
+        inbox.on_view(view(number))
+    assert inbox.size <= 1000
+    with pytest.raises(MissedMessages):
+        while inbox.take() is not None:
+            pass

@@ -2,8 +2,8 @@
 
 import random
 
-from vivum.live.keys import with_keys, without_keys
 from vivum.pipeline.recording.heads import without_heads
+from vivum.protocols.keyed.keys import with_keys, without_keys
 from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_format import decode_batch, log_schema

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING
 from vivum.core.errors import UsageError
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
+from vivum.guarantees import BEST_EFFORT
+from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages, NoRecorderError
-from vivum.live.guarantees import Guarantee
 from vivum.live.inbox import Inbox, estimated_bytes
-from vivum.live.keys import SeenKeys
 from vivum.live.replay.back_copies import FROM_THE_BEGINNING, BackCopies, BackRun, ReplayLine
 from vivum.live.seat import Listener, Seat
+from vivum.protocols.keyed.keys import SeenKeys
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
@@ -75,15 +76,12 @@ class CatchingUp:
     wants_own = True
     """Own messages too are in the back copies, and must meet those that come live."""
 
-    wants_heads = True
-    """The key of a message may be in a back copy and come again live, from another sender."""
-
     wants_packed = False
 
     def __init__(self, node: "NodeHandle", seat: Seat, inbox: Inbox, start: ReplayStart) -> None:
-        if seat.guarantee is Guarantee.BEST_EFFORT:
+        if seat.guarantee is BEST_EFFORT:
             raise UsageError(
-                f"topic {seat.name} has the guarantee {seat.guarantee.value!r}; replay= needs 'reliable', whose "
+                f"topic {seat.name} has the guarantee {seat.guarantee.name!r}; replay= needs 'reliable', whose "
                 "messages are numbered without a gap"
             )
         self._keys = SeenKeys() if seat.seen is not None else None
@@ -101,6 +99,7 @@ class CatchingUp:
         self._held: deque[Delivery] = deque()
         self._held_bytes = 0
         self._first_held: dict[Member, int] = {}
+        self._view: TopicView | None = None
         self._is_interrupted = False
         self._has_given_up = False
         self._task: asyncio.Task[None] | None = None
@@ -120,6 +119,13 @@ class CatchingUp:
         self._first_held.setdefault(delivery.sender, delivery.first_sequence)
         while self._held_bytes > HOLD_SHARE * self._inbox.bytes_max and len(self._held) > 1:
             self._let_oldest_go()
+
+    def on_view(self, view: TopicView) -> None:
+        """Hand a view on; while catching up, the last one is handed on with what is held."""
+        if self.is_live:
+            self.sink.on_view(view)
+        else:
+            self._view = view
 
     def interrupt(self, told: MissedMessages) -> None:
         """Take the news that messages did not come live: while catching up, the recorder may have them."""
@@ -262,7 +268,7 @@ class CatchingUp:
 
     def _once(self, keys: SeenKeys, delivery: Delivery) -> tuple[Delivery, ...]:
         before = keys.repeated
-        runs = tuple(keys.runs_of(delivery))
+        runs = tuple(keys.new_runs(delivery))
         if self._seat.seen is not None:
             self._seat.seen.repeated += keys.repeated - before
         return runs
@@ -274,6 +280,8 @@ class CatchingUp:
         held, self._held = self._held, deque()
         self._held_bytes = 0
         self.is_live = True
+        if self._view is not None:
+            self.sink.on_view(self._view)
         for each in held:
             self.put(each)
 

@@ -7,7 +7,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from vivum.live.keys import HEAD_BYTES, PLAIN_HEAD
+from vivum.protocols.keyed.keys import HEAD_BYTES, PLAIN_HEAD
 
 
 def without_heads(batch: Any, headed: Collection[str]) -> Any:

@@ -18,10 +18,10 @@ from typing import Any
 
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
+from vivum.guarantees import KEYED, guarantee_of
+from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
-from vivum.live.guarantees import Guarantee
 from vivum.live.handle import NodeHandle
-from vivum.live.keys import bare_run
 from vivum.live.replay.back_copies import OWN_TOPICS
 from vivum.live.seat import Seat
 from vivum.pipeline.recording.log_writer import HELD_BYTES_MAX, LogWriter
@@ -46,7 +46,6 @@ class Recorder:
     """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
 
     wants_own = True
-    wants_heads = True
     wants_packed = True
 
     def __init__(
@@ -92,9 +91,7 @@ class Recorder:
             for number in watches:
                 self._node.browser.unwatch(number)
             for seat in self._seats:
-                seat.unlisten(self)
-                seat.holders -= 1
-                self._node.release(seat)
+                self._node.give_back(seat, self)
             entering.cancel()
             serving.cancel()
             self._writer.stop()
@@ -119,7 +116,7 @@ class Recorder:
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
                 description = type_of_schema(schema)
-                is_keyed = Guarantee(guarantee) is Guarantee.KEYED
+                is_keyed = guarantee_of(guarantee) is KEYED
                 if is_keyed:
                     self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
                     known = self._log.types
@@ -130,18 +127,14 @@ class Recorder:
                         for name in names
                     ]
                 )
-                seats = await self._node.take_seats(names, schema, Guarantee(guarantee))
-                for seat in seats:
-                    seat.holders += 1
-                    seat.listen(self)
-                self._seats += seats
-                await self._node.join_seats(seats)
+                self._seats += await self._node.take_seats(names, schema, guarantee_of(guarantee), lambda _: self)
 
     def put(self, delivery: Delivery) -> None:
         """Keep a run of messages until it is written. One with numbers that no log can have is missed."""
         name = self._node.name_of(delivery.group)
-        if name in self._bare:
-            delivery = bare_run(delivery)
+        payloads = delivery.payloads
+        if delivery.heads and name not in self._bare:
+            payloads = [head + payload for head, payload in zip(delivery.heads, payloads, strict=True)]
         run = RecordedRun(
             name,
             delivery.sender.node,
@@ -150,12 +143,15 @@ class Recorder:
             delivery.view,
             delivery.sent_ns,
             time.time_ns(),
-            delivery.payloads,
+            payloads,
         )
         if run.fits and self._writer.put(run):
             self._delivered_runs += 1
         else:
             self._miss(len(run.payloads))
+
+    def on_view(self, view: TopicView) -> None:
+        """Pass over: a log has messages."""
 
     def interrupt(self, told: MissedMessages) -> None:
         """Count what is missing; as one where nobody knows how much, until the next message tells by its number."""

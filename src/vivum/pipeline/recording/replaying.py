@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
-from vivum.live.guarantees import Guarantee
+from vivum.guarantees import recorded_guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.recording.recorder import schema_of_type
@@ -37,18 +37,15 @@ async def replay(
     for name in topics.chosen(types.types):
         description = types.types[name]
         schema = _BYTES_SCHEMA if description is None else schema_of_type(description)
-        guarantee = types.guarantees.get(name, Guarantee.RELIABLE.value)
-        (seats[name],) = await node.take_seats([name], schema, Guarantee(guarantee))
-        seats[name].holders += 1
+        guarantee = recorded_guarantee(types.guarantees.get(name))
+        (seats[name],) = await node.take_seats([name], schema, guarantee, lambda _: None)
     try:
-        await node.join_seats(list(seats.values()))
         while any(len(seat.view.members) <= wait_for for seat in seats.values() if seat.view is not None):
             await asyncio.sleep(0.02)
         return await _send_all(log, seats, types.headed, speed, progress)
     finally:
         for seat in seats.values():
-            seat.holders -= 1
-            node.release(seat)
+            node.give_back(seat, None)
 
 
 async def _send_all(

@@ -18,7 +18,6 @@ import pyarrow.compute
 from vivum.core.errors import VivumError
 from vivum.core.ids import Member
 from vivum.live.handle import NodeHandle
-from vivum.live.keys import without_keys
 from vivum.live.replay.back_copies import (
     BACK,
     FROM_THE_BEGINNING,
@@ -30,6 +29,7 @@ from vivum.live.replay.back_copies import (
     joiner_of,
 )
 from vivum.live.topic import Topic
+from vivum.protocols.keyed.keys import PLAIN_HEAD
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
 from vivum.wire.directory import TopicRecord
@@ -133,7 +133,7 @@ class BackCopyServer:
         except StorageError as error:
             return BackCopies(REFUSED, want.request, want.topic, want.offset, text=str(error))
         if want.topic in self._bare:
-            runs = [(*run[:5], without_keys(run[5])) for run in runs]
+            runs = [(*run[:5], [PLAIN_HEAD + payload for payload in run[5]]) for run in runs]
         return BackCopies(BACK, want.request, want.topic, offset, is_end=is_end, tips=reached, runs=runs)
 
 

@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 import pyarrow
 
 from vivum.core.errors import HostError, VivumError
+from vivum.guarantees import KEYED
 from vivum.live.connecting import connect
 from vivum.live.failures import SendFailedError
-from vivum.live.guarantees import KEYED
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.sink.options import Link
@@ -146,11 +146,8 @@ class Publisher:
     async def _enter(self, node: NodeHandle, topics: Sequence[str]) -> None:
         """Enter the topics of a batch. If one has another type, nothing is sent to any."""
         new = [topic for topic in topics if topic not in self._seats]
-        seats = await node.take_seats(new, self._link.schema, KEYED)
-        for seat in seats:
-            seat.holders += 1
-            self._seats[seat.name] = seat
-        await node.join_seats([self._seats[topic] for topic in topics])
+        seats = await node.take_seats(new, self._link.schema, KEYED, lambda _: None)
+        self._seats |= {seat.name: seat for seat in seats}
         for topic in topics:
             await self._wait_for_members(self._seats[topic])
 

@@ -123,6 +123,7 @@ class DirectoryClient:
 
     kinds = frozenset({Kind.TOPICS})
     commands: frozenset[type[Command]] = frozenset({EnterTopics, BrowseTopics, CallRoll, ForgetRequest, AskAnew})
+    transport = ""
     has_data = False
 
     def __init__(

@@ -73,6 +73,7 @@ class DirectoryMachine:
 
     kinds = frozenset({Kind.DIRECTORY})
     commands: frozenset[type[Command]] = frozenset()
+    transport = ""
     has_data = False
 
     def __init__(

@@ -41,6 +41,7 @@ class Beaconer:
 
     kinds = frozenset({Kind.DISCOVERY})
     commands: frozenset[type[Command]] = frozenset({StartBeacon, EndBeacon})
+    transport = ""
     has_data = False
 
     def __init__(

@@ -70,6 +70,7 @@ class Finder:
 
     kinds = frozenset({Kind.DISCOVERY})
     commands: frozenset[type[Command]] = frozenset({StartSeeking, TrustService})
+    transport = ""
     has_data = False
 
     def __init__(

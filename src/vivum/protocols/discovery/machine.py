@@ -16,6 +16,7 @@ class Discovery:
 
     kinds = frozenset({Kind.DISCOVERY})
     commands: frozenset[type[Command]] = Finder.commands | Beaconer.commands
+    transport = ""
     has_data = False
 
     def __init__(self, finder: Finder, beaconer: Beaconer, gate: Gate) -> None:

@@ -56,6 +56,7 @@ HOUSEKEEPING_NS = 100_000_000
 class QsmMachine:
     """Reliable multicast to many groups through regions of overlap."""
 
+    transport = "qsm"
     kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
     commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
 

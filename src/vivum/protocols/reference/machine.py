@@ -53,6 +53,7 @@ Timer = tuple[str, object]
 class ReferenceMachine:
     """Best-effort multicast, then negative acknowledgements to the sender."""
 
+    transport = "reference"
     kinds = frozenset({Kind.DATA, Kind.RESENT, Kind.NAK, Kind.ACK, Kind.HEARTBEAT})
     commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
 

@@ -52,6 +52,7 @@ class Surveyor:
 
     kinds = frozenset({Kind.SURVEY})
     commands: frozenset[type[Command]] = frozenset({AskLoad, AskSending})
+    transport = ""
     has_data = False
 
     def __init__(self, gate: Gate) -> None:

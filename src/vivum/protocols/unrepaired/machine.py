@@ -15,7 +15,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, Node
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.settings import setting
-from vivum.protocols.commands import GapReported, SendConfirmed
+from vivum.protocols.commands import GapReported, SendConfirmed, SendMessages
 from vivum.protocols.framing import frame_bytes_setting
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
@@ -45,14 +45,6 @@ class UnrepairedSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SendOnce(Command):
-    """Send messages to a group by best effort, in this order. All are accepted, or none and a `LimitError` says why."""
-
-    group: GroupId
-    payloads: Sequence[bytes]
-
-
 class _Stream:
     """What this node sends to one region."""
 
@@ -68,8 +60,10 @@ class _Stream:
 class UnrepairedMachine:
     """Best effort as a protocol that a node can compose beside QSM."""
 
+    transport = "unrepaired"
     kinds = frozenset({Kind.UNREPAIRED})
-    commands: frozenset[type[Command]] = frozenset({SendOnce})
+    # Messages come by the stacks of groups that have this transport.
+    commands: frozenset[type[Command]] = frozenset()
 
     def __init__(
         self,
@@ -103,7 +97,7 @@ class UnrepairedMachine:
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Send."""
-        assert isinstance(command, SendOnce)
+        assert isinstance(command, SendMessages)
         self._now_ns = now_ns
         group, payloads = command.group, command.payloads
         me = self._client.member

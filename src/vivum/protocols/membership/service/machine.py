@@ -71,6 +71,7 @@ class ServiceMachine:
 
     kinds = frozenset({Kind.MEMBERSHIP, Kind.REPLICA})
     commands: frozenset[type[Command]] = frozenset()
+    transport = ""
     has_data = False
 
     def __init__(

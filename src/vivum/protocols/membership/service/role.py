@@ -41,6 +41,7 @@ class ServiceRole:
 
     kinds = frozenset({Kind.MEMBERSHIP, Kind.REPLICA})
     commands: frozenset[type[Command]] = frozenset()
+    transport = ""
     has_data = False
 
     def __init__(

@@ -4,9 +4,18 @@ import random
 
 from vivum.core.ids import GroupId, Member
 from vivum.core.machine import Delivery
-from vivum.live.keys import QUERIES_MAX, RANGES_MAX, SeenKeys, with_keys, without_keys
+from vivum.protocols.keyed.keys import PLAIN_HEAD, QUERIES_MAX, RANGES_MAX, SeenKeys, heads_of
 
 ONE, OTHER = bytes(16), b"\1" * 16
+
+
+def with_keys(query: bytes, batch: int, first: int, payloads: list[bytes]) -> list[bytes]:
+    heads = heads_of(query, batch, first, len(payloads))
+    return [head + payload for head, payload in zip(heads, payloads, strict=True)]
+
+
+def without_keys(payloads: list[bytes]) -> list[bytes]:
+    return [PLAIN_HEAD + payload for payload in payloads]
 
 
 def delivery(payloads: list[bytes], first: int = 0, sender: int = 1) -> Delivery:
@@ -19,31 +28,31 @@ def texts(*numbers: int) -> list[bytes]:
 
 def test_a_batch_that_is_sent_again_by_another_sender_goes_on_where_the_first_stopped():
     seen = SeenKeys()
-    (first,) = seen.runs_of(delivery(with_keys(ONE, 7, 0, texts(0, 1, 2))))
+    (first,) = seen.new_runs(delivery(with_keys(ONE, 7, 0, texts(0, 1, 2))))
     assert first.payloads == texts(0, 1, 2)
-    (rest,) = seen.runs_of(delivery(with_keys(ONE, 7, 0, texts(0, 1, 2, 3, 4)), sender=2))
+    (rest,) = seen.new_runs(delivery(with_keys(ONE, 7, 0, texts(0, 1, 2, 3, 4)), sender=2))
     assert (rest.first_sequence, rest.payloads, rest.sender) == (3, texts(3, 4), Member(2, 1))
     assert (seen.repeated, seen.malformed) == (3, 0)
 
 
 def test_a_lower_batch_is_known_as_a_whole_and_queries_do_not_touch_each_other():
     seen = SeenKeys()
-    assert list(seen.runs_of(delivery(with_keys(ONE, 8, 0, texts(0)))))
-    assert not list(seen.runs_of(delivery(with_keys(ONE, 7, 5, texts(5)))))
-    assert list(seen.runs_of(delivery(with_keys(OTHER, 7, 5, texts(5)))))
+    assert list(seen.new_runs(delivery(with_keys(ONE, 8, 0, texts(0)))))
+    assert not list(seen.new_runs(delivery(with_keys(ONE, 7, 5, texts(5)))))
+    assert list(seen.new_runs(delivery(with_keys(OTHER, 7, 5, texts(5)))))
 
 
 def test_who_came_late_gets_the_positions_that_it_lacks_when_the_batch_is_sent_again():
     seen = SeenKeys()
-    assert list(seen.runs_of(delivery(with_keys(ONE, 1, 3, texts(3, 4)))))
-    runs = list(seen.runs_of(delivery(with_keys(ONE, 1, 0, texts(0, 1, 2, 3, 4, 5)), first=10)))
+    assert list(seen.new_runs(delivery(with_keys(ONE, 1, 3, texts(3, 4)))))
+    runs = list(seen.new_runs(delivery(with_keys(ONE, 1, 0, texts(0, 1, 2, 3, 4, 5)), first=10)))
     assert [(run.first_sequence, run.payloads) for run in runs] == [(10, texts(0, 1, 2)), (15, texts(5))]
 
 
 def test_messages_without_a_key_pass_and_heads_that_cannot_be_read_are_counted():
     seen = SeenKeys()
     mixed = [*without_keys([b"a", b""]), b"", b"\1short", b"\7", *without_keys([b"a"])]
-    runs = list(seen.runs_of(delivery(mixed)))
+    runs = list(seen.new_runs(delivery(mixed)))
     assert [(run.first_sequence, run.payloads) for run in runs] == [(0, [b"a", b""]), (5, [b"a"])]
     assert (seen.repeated, seen.malformed) == (0, 3)
 
@@ -59,7 +68,7 @@ def test_any_crashes_and_repetitions_give_every_message_once_and_in_order():
                 sent = with_keys(ONE, batch, 0, [b"%d/%d" % (batch, number) for number in range(stop)])
                 cut = chance.randrange(stop + 1)
                 for part in (sent[:cut], sent[cut:]):
-                    for run in seen.runs_of(delivery(part, sender=life)):
+                    for run in seen.new_runs(delivery(part, sender=life)):
                         found += run.payloads
             assert found[-count:] == [b"%d/%d" % (batch, number) for number in range(count)]
         assert len(found) == len(set(found))

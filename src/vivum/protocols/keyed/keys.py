@@ -1,4 +1,4 @@
-"""Keys of messages: what lets a topic with the guarantee `KEYED` hand each one over once, however often it is sent.
+"""Keys of messages: what lets a topic with the guarantee KEYED hand each one over once, however often it is sent.
 
 A key is (query, batch, position). Who publishes results may die between sending them and noting that it did; it then
 sends the whole batch again, under the same keys and from another node. Who receives passes over what it had.
@@ -7,12 +7,12 @@ A query publishes its batches in order and begins one only when the one before i
 query, the number of its last batch and the positions that it has of it, which are a few ranges: a lower batch is known
 as a whole. Pure: knows neither sockets nor time.
 
-In such a topic a payload begins with a head: a byte 0, no key; or a byte 1 and the key. Other topics have none of that.
-Readers get payloads without it; who keeps messages to send them again keeps it.
+In such a topic a message on the wire begins with a head: a byte 0, no key; or a byte 1 and the key. Readers get messages
+without it; who keeps messages to send them again keeps it (`Delivery.heads`).
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from struct import Struct
 
 import msgspec
@@ -35,22 +35,17 @@ RANGES_MAX = 4096
 """Ranges of positions that are kept of a batch; a sender makes few. Past it, the lowest hole counts as had."""
 
 
-def without_keys(payloads: Sequence[bytes]) -> list[bytes]:
-    """Mark payloads that have no key."""
-    return [PLAIN_HEAD + payload for payload in payloads]
-
-
-def with_keys(query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> list[bytes]:
-    """Give payloads the keys (query, batch, first), (query, batch, first + 1) and so on."""
+def heads_of(query: bytes, batch: int, first: int, count: int) -> list[bytes]:
+    """Make the heads of messages with the keys (query, batch, first), (query, batch, first + 1) and so on."""
     pack = _HEAD.pack
-    return [pack(_KEYED, query, batch, position) + payload for position, payload in enumerate(payloads, first)]
+    return [pack(_KEYED, query, batch, position) for position in range(first, first + count)]
 
 
-def bare_run(run: Delivery) -> Delivery:
-    """Take the heads off a run of messages that all have one."""
-    return msgspec.structs.replace(
-        run, payloads=[each[1:] if each[:1] == PLAIN_HEAD else each[HEAD_BYTES:] for each in run.payloads]
-    )
+def head_bytes(payload: bytes) -> int:
+    """Return how long the head of a message is; 0 if it has none that can be read."""
+    if payload[:1] == PLAIN_HEAD:
+        return len(PLAIN_HEAD)
+    return HEAD_BYTES if len(payload) >= HEAD_BYTES and payload[0] == _KEYED else 0
 
 
 class SeenKeys:
@@ -66,7 +61,7 @@ class SeenKeys:
         self._queries: OrderedDict[bytes, tuple[int, RangeSet]] = OrderedDict()
 
     def is_new(self, query: bytes, batch: int, position: int) -> bool:
-        """Note a key; tell whether it is the first time."""
+        """Note a key; return whether it is the first time."""
         known = self._queries.get(query)
         if known is None or batch > known[0]:
             self._queries[query] = known = (batch, RangeSet())
@@ -82,30 +77,35 @@ class SeenKeys:
             had.add_range(bounds[1], bounds[2])
         return is_new
 
-    def runs_of(self, delivery: Delivery) -> Iterator[Delivery]:
-        """Take the heads off a run of messages, and leave out what came before: runs without a hole."""
-        return map(bare_run, self.new_runs(delivery))
-
     def new_runs(self, delivery: Delivery) -> Iterator[Delivery]:
-        """Leave out of a run of messages what came before: runs without a hole, with their heads."""
-        run: list[bytes] = []
-        first = delivery.first_sequence
-        for sequence, payload in enumerate(delivery.payloads, delivery.first_sequence):
-            if self._is_left_out(payload):
-                if run:
-                    yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run)
-                run, first = [], sequence + 1
-            else:
-                run.append(payload)
-        if run:
-            yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run)
+        """Take the heads off a run of messages, and leave out what came before: runs without a hole.
 
-    def _is_left_out(self, payload: bytes) -> bool:
-        if payload[:1] == PLAIN_HEAD:
-            return False
-        if len(payload) < HEAD_BYTES or payload[0] != _KEYED:
+        Heads are on the messages, or in `heads` beside them.
+        """
+        run: list[bytes] = []
+        heads: list[bytes] = []
+        first = delivery.first_sequence
+        headed = delivery.payloads
+        if delivery.heads:
+            headed = [head + payload for head, payload in zip(delivery.heads, delivery.payloads, strict=True)]
+        for sequence, payload in enumerate(headed, delivery.first_sequence):
+            size = head_bytes(payload)
+            if self._is_left_out(payload, size):
+                if run:
+                    yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run, heads=heads)
+                run, heads, first = [], [], sequence + 1
+            else:
+                run.append(payload[size:])
+                heads.append(payload[:size])
+        if run:
+            yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run, heads=heads)
+
+    def _is_left_out(self, payload: bytes, head_size: int) -> bool:
+        if not head_size:
             self.malformed += 1
             return True
+        if head_size < HEAD_BYTES:
+            return False
         _, query, batch, position = _HEAD.unpack_from(payload)
         is_new = self.is_new(query, batch, position)
         self.repeated += not is_new
