@@ -5,7 +5,7 @@ import pytest
 from qsm_worlds.worlds import run_checked
 from vivum.core.ids import NodeId
 from vivum.core.time import MILLISECOND
-from vivum.observe.trace import NodeStopped, TraceRecord
+from vivum.observe.trace import MessageDelivered, MessagesStable, NodeStopped, TraceRecord
 from vivum.sim.scenario import Scenario, parse_scenario
 from vivum.sim.world import World
 
@@ -131,3 +131,25 @@ def test_at_full_load_one_that_pauses_now_and_then_is_waited_for_and_keeps_its_l
     healthy, paused = (later - earlier for earlier, later in zip(*counts, strict=True))
     assert healthy > healthy_min, "of 19,300 without pauses"
     assert paused > healthy * 95 // 100
+
+
+def test_nothing_is_confirmed_that_a_live_member_of_the_view_lacks() -> None:
+    """B4: caches give the sleeper up; its life ends first, the confirmation comes after."""
+    had = stable = 0
+    early = 0
+    has_ended = False
+
+    def trace(record: TraceRecord) -> None:
+        nonlocal had, stable, early, has_ended
+        if isinstance(record, MessageDelivered) and record.node == SLEEPER and not has_ended:
+            had = max(had, record.sequence + 1)
+        elif isinstance(record, MessagesStable) and record.node == 1:
+            stable = max(stable, record.stop)
+            early += stable > had and not has_ended
+        elif isinstance(record, NodeStopped) and record.node == SLEEPER:
+            has_ended = True
+
+    assert World(world_of("isolate", cache_frames_max=600), 1, trace).run().violations == []
+    assert has_ended, "it slept for longer than caches reach"
+    assert early == 0
+    assert stable > had, "all is confirmed when the sleeper is gone"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, Name
+from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, Host, Name
 
 SCHEMA_CHARACTERS_MAX = 4096
 """The longest description of a topic's type: the directory answers with it, and answers must fit a frame."""
@@ -23,7 +23,7 @@ class Seek(ControlMessage, frozen=True, tag=40):
     `direct` tells that it was sent to one node alone, which then answers for a service that it knows.
     """
 
-    host: Name
+    host: Host
     port: U16
     started_ns: U64
     willing: bool
@@ -33,7 +33,7 @@ class Seek(ControlMessage, frozen=True, tag=40):
 class Beacon(ControlMessage, frozen=True, tag=41):
     """Tells where the configuration service is, and how it ranks among others (`protocols/discovery/rank.py`)."""
 
-    host: Name
+    host: Host
     port: U16
     dedicated: bool
     lives: U32
@@ -44,7 +44,7 @@ class Beacon(ControlMessage, frozen=True, tag=41):
 class Farewell(ControlMessage, frozen=True, tag=50):
     """The configuration service at this endpoint ends now: its nodes need not wait until they miss its beacon."""
 
-    host: Name
+    host: Host
     port: U16
 
 
@@ -74,7 +74,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     node: U32
     incarnation: U16
     name: Name
-    host: Name
+    host: Host
     port: U16
     groups: U32
 

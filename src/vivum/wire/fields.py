@@ -14,10 +14,12 @@ U32 = Annotated[int, msgspec.Meta(ge=0, le=U32_MAX)]
 U64 = Annotated[int, msgspec.Meta(ge=0)]  # msgpack has no wider integer
 GroupNumber = Annotated[int, msgspec.Meta(ge=0, le=GROUP_MAX)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Host = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z._:-]{1,255}\Z")]
+"""An address or a name of a computer: what a socket could be given, so that no peer can make sending fail."""
 
 
 def fault_of_bounds(bounds: Sequence[int], limits: Limits) -> str | None:
-    """Tell what is wrong with a list of bounds of ranges, or None."""
+    """Return what is wrong with a list of bounds of ranges, or None."""
     if len(bounds) % 2:
         return "bounds of ranges are odd in number"
     if len(bounds) > 2 * limits.ranges_max:
@@ -31,5 +33,5 @@ class ControlMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     """Base of all control messages."""
 
     def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
-        """Tell what about the values is impossible in any state, or None."""
+        """Return what about the values is impossible in any state, or None."""
         return None

@@ -11,7 +11,7 @@ import msgspec
 
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
-from vivum.wire.fields import U16, U32, U64, ControlMessage, Name
+from vivum.wire.fields import U16, U32, U64, ControlMessage, Host, Name
 from vivum.wire.layout import GROUP_MAX
 
 GroupBound = Annotated[int, msgspec.Meta(ge=0, le=GROUP_MAX + 1)]
@@ -34,7 +34,7 @@ class MemberAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     node: U32
     incarnation: U16
     age: U64
-    host: Name
+    host: Host
     port: U16
 
 
@@ -47,7 +47,7 @@ class Join(ControlMessage, frozen=True, tag=5):
 
     name: Name
     wanted: U32
-    host: Name
+    host: Host
     port: U16
 
 

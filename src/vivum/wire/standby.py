@@ -10,7 +10,7 @@ import msgspec
 
 from vivum.core.errors import DecodeError
 from vivum.core.limits import Limits
-from vivum.wire.fields import U16, U32, U64, ControlMessage, Name
+from vivum.wire.fields import U16, U32, U64, ControlMessage, Host
 from vivum.wire.membership import ConfigurationAck, Join, Leave, Subscribe
 
 STANDBYS_MAX = 8
@@ -23,7 +23,7 @@ ERAS_MAX = 64
 class StandbyAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Where a standby takes datagrams."""
 
-    host: Name
+    host: Host
     port: U16
 
 
@@ -35,7 +35,7 @@ class ServiceStatus(ControlMessage, frozen=True, tag=23):
     """
 
     term: U32
-    host: Annotated[str, msgspec.Meta(max_length=255)]
+    host: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z._:-]{0,255}\Z")]
     port: U16
     standbys: Annotated[tuple[StandbyAddress, ...], msgspec.Meta(max_length=STANDBYS_MAX)]
     ends: Annotated[tuple[U32, ...], msgspec.Meta(max_length=ERAS_MAX)]

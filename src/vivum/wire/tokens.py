@@ -19,7 +19,8 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """What a token says of one sender's stream.
 
     Decided at the top and carried down: below `stable` every member that is waited for has everything, so the sender
-    may forget; below `floor` nobody will ask any more, so caches may forget. Collected on the way: `stop` is one past
+    may forget; below `floor` nobody will ask any more, so caches may forget; below `confirmed` every member has
+    everything, those included that are not waited for. Collected on the way: `stop` is one past
     the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
     for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
     `slow` is what the sender wants to be done about slow members. `reach` and `lacking` are there when feedback of more
@@ -39,6 +40,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     slow: U16 = 0
     reach: U64 = 0
     lacking: tuple[U64, ...] = ()
+    confirmed: U64 = 0
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -92,8 +94,8 @@ class Token(ControlMessage, frozen=True, tag=4):
     def fault(self, limits: Limits) -> str | None:
         """Refuse records whose numbers contradict each other."""
         for each in self.streams:
-            if not each.floor <= each.stable <= each.stop:
-                return "floor, stable and stop of a stream do not increase"
+            if not each.confirmed <= each.floor <= each.stable <= each.stop:
+                return "confirmed, floor, stable and stop of a stream do not increase"
             wrong = fault_of_bounds(each.lacking, limits) if each.lacking else None
             if wrong is not None:
                 return wrong
@@ -117,7 +119,7 @@ class TokenReceipt(ControlMessage, frozen=True, tag=20):
 class RegionReport(ControlMessage, frozen=True, tag=21):
     """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
 
-    `incarnation` is the life of that sender; `stable` and `floor` are as in `StreamRecord`; `sharers` is how many send;
+    `incarnation` is the life of that sender; `stable`, `floor` and `confirmed` are as in `StreamRecord`; `sharers` is how many send;
     `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
     """
 
@@ -128,11 +130,12 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     rate: U64
     sharers: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)] = 1
     beyond: tuple[U64, ...] = ()
+    confirmed: U64 = 0
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, and a floor above what is stable."""
-        if self.floor > self.stable:
-            return "floor is above stable"
+        if not self.confirmed <= self.floor <= self.stable:
+            return "confirmed, floor and stable do not increase"
         return fault_of_bounds(self.missing, limits) or fault_of_bounds(self.beyond, limits)
 
 

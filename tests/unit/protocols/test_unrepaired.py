@@ -151,3 +151,18 @@ def test_limits_are_told_before_anything_is_accepted() -> None:
     parts.node.submit(wire.now_ns, SendOnce(GROUP, [bytes(1 << 20)] * 4))
     with pytest.raises(NotNowError, match="waiting_bytes_max"):
         parts.node.submit(wire.now_ns, SendOnce(GROUP, [b"one too many"]))
+
+
+def test_a_frame_from_elsewhere_than_its_sender_mutes_nobody() -> None:
+    """F7: one frame with a number near 2**64 made all later ones late."""
+    wire, sender, receiver = begin()
+    send(wire, sender, [b"a"])
+    life = wire.members[sender].client.member
+    assert life is not None
+    ((region, config),) = wire.members[sender].client.regions.items()
+    builder = FrameBuilder(1400)
+    builder.append(GROUP, 1 << 62, b"forged")
+    forged = builder.seal(Kind.UNREPAIRED, DOMAIN, *life, region, config.view, (1 << 64) - 2, wire.now_ns)
+    wire.members[receiver].node.on_datagrams(wire.now_ns, ((Endpoint("6.6.6.6", 666), forged),))
+    send(wire, sender, [b"b"])
+    assert got(wire, receiver) == [(0, b"a"), (1, b"b")]

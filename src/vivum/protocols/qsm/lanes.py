@@ -4,7 +4,7 @@ Under load a sender's frames arrive dozens at a time, in order. To take such a r
 one after the other; what does not follow, or has a gap before it, is left to the way of single frames.
 """
 
-from vivum.core.ids import ViewNumber
+from vivum.core.ids import Endpoint, ViewNumber
 from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
@@ -16,8 +16,9 @@ from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
 
-Lane = tuple[RegionMember, StreamReceiver, SenderFifo]
-"""Where the frames of a stream go: its region view, the stream, and all streams of its sender in their order."""
+Lane = tuple[RegionMember, StreamReceiver, SenderFifo, Endpoint]
+"""Where the frames of a stream go: its region view, the stream, all streams of its sender in their order; and from
+where new ones come."""
 
 Route = tuple[ViewNumber, tuple[RegionSender, ...]]
 """What a message to a group belongs to: the group's view, and the streams into its regions."""
@@ -27,7 +28,9 @@ Lanes = dict[tuple[int, int, int, int], Lane]
 """The lanes of all streams that are known, by the streams' names."""
 
 
-def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, effects: list[Effect]) -> int:
+def take_run(
+    lanes: Lanes, now_ns: int, source: Endpoint, frames: list[Frame], start: int, effects: list[Effect]
+) -> int:
     """Take and deliver the new frames from an index on that are next in their stream.
 
     Return how many were dealt with, often none.
@@ -37,7 +40,9 @@ def take_run(lanes: Lanes, now_ns: int, frames: list[Frame], start: int, effects
     lane = lanes.get(first.stream) if first.kind is DATA and first.sequence else None
     if lane is None:
         return 0
-    region, stream, chain = lane
+    region, stream, chain, home = lane
+    if source != home:
+        return 0
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
     if not (stream.is_next(first.sequence, len(run)) and chain.is_ready(stream)):
         return 0

@@ -197,7 +197,7 @@ class QsmMachine:
             frames = [mine for frame in frames if (mine := self._pick(source, frame))]
         index = 0
         while index < len(frames):
-            taken = take_run(self._lanes, now_ns, frames, index, self.effects)
+            taken = take_run(self._lanes, now_ns, source, frames, index, self.effects)
             if not taken and is_kept(frames[index], self.counters):
                 self.on_frame(now_ns, source, frames[index])
             index += taken or 1
@@ -216,7 +216,11 @@ class QsmMachine:
         lane = self._lanes.get(frame.stream) or self._find_lane(source, frame)
         if lane is None:
             return
-        region, stream, chain = lane
+        region, stream, chain, home = lane
+        is_known = source == home if frame.kind == Kind.DATA else source in self.client.endpoints.values()
+        if not is_known:
+            self._refuse(source, frame, "not from the endpoint of its sender, nor a repair from a member")
+            return
         if not region.on_data(self._now_ns, stream, frame):
             return
         if frame.sequence == 0:
@@ -241,20 +245,32 @@ class QsmMachine:
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self.member:
             return None
-        if sender not in region.streams and source not in self.client.endpoints.values():
-            # Frames come from their sender or from a member that cached them: nobody else opens a stream here.
-            self._refuse(source, frame, "of a new stream, from a stranger")
+        home = self._home_of(region, sender, source, is_word_of_its_own=frame.kind == Kind.DATA)
+        if home is None:
+            self._refuse(source, frame, "of a sender that nobody vouches for")
             return None
-        if sender.node not in self.client.endpoints and frame.kind == Kind.DATA:
-            # It left before we came, and must hear from us what became of its frames.
-            self.client.note_endpoint(sender.node, source)
         stream = region.stream_of(sender, self._now_ns)
         if stream is None:
             return None
-        lane = (region, stream, self._chains.of(sender))
+        lane = (region, stream, self._chains.of(sender), home)
         if sender.node in self.client.endpoints:
             self._lanes[frame.stream] = lane
         return lane
+
+    def _home_of(
+        self, region: RegionMember, life: Member, source: Endpoint, *, is_word_of_its_own: bool
+    ) -> Endpoint | None:
+        """Return the endpoint of a life that sends into a region view of ours; None if nobody vouches for it.
+
+        One that left before we came is in no configuration of ours. If a token told of its stream, members vouch for
+        it: its first own word shows where it is, and it must hear from us what became of its frames.
+        """
+        home = self.client.endpoints.get(life.node)
+        if home is None and life in region.streams:
+            if is_word_of_its_own:
+                self.client.note_endpoint(life.node, source)
+            home = source
+        return home
 
     def _on_control(self, source: Endpoint, frame: Frame) -> None:
         body = self._gate.decode(self._now_ns, source, frame)
@@ -267,16 +283,17 @@ class QsmMachine:
             if stream is None or me is None or body.incarnation != me.incarnation or body.stable > stream.next_frame:
                 self._refuse(source, frame, "reports on a stream that does not exist")
                 return
+            reporter = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+            if reporter not in stream.config.members or source != self.client.endpoints.get(reporter.node):
+                self._refuse(source, frame, "reports on a region view without being a member of it")
+                return
             self.counters.acks_received += 1
             self.sending.on_report(self._now_ns, stream, body)
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
-        if region is not None and isinstance(body, StreamProgress) and life in region.streams:
-            # A token told of its stream, so that members vouch for it. It may have left before we came.
-            self.client.note_endpoint(life.node, source)
-        if region is None or life.node not in self.client.endpoints:
-            self._refuse(source, frame, "of a region view that this node is not in, or from a stranger")
+        if region is None or source != self._home_of(region, life, source, is_word_of_its_own=True):
+            self._refuse(source, frame, "of a region view that this node is not in, or not from its sender's endpoint")
         elif isinstance(body, StreamProgress):
             region.on_progress(self._now_ns, life, body.stop, body.closed)
         elif isinstance(body, Token | TokenReceipt):
@@ -289,11 +306,26 @@ class QsmMachine:
         ring = next((each for each in region.rings if (each.plan.level, each.plan.number) == name), None)
         if ring is None or life not in region.config.members:
             self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
+        elif isinstance(body, Token) and (cause := self._fault_of(region, body)) is not None:
+            self._refuse(source, frame, cause)
         elif isinstance(body, Token):
             ring.on_token(self._now_ns, life.node, body)
             self._chains.look_after(region, self.effects)
         else:
             ring.on_receipt(self._now_ns, life.node, body)
+
+    def _fault_of(self, region: RegionMember, token: Token) -> str | None:
+        """Compare the numbers of a token with what this node knows: they become bounds of loops, and floors."""
+        frames_max = self.settings.cache_frames_max + self.settings.window_frames
+        for request in token.requests:
+            if RangeSet.from_bounds(request.bounds).count() > frames_max:
+                return "asks for more frames than caches can have"
+        me = self.member
+        own_stop = self.sending.next_frame_of((region.config.region, region.config.view))
+        for record in token.streams:
+            if (record.sender, record.incarnation) == me and record.stop > own_stop:
+                return "tells of frames that this node never sent"
+        return None
 
     def _refuse(self, source: Endpoint, frame: Frame, cause: str) -> None:
         self._gate.refuse_state(self._now_ns, source, frame, cause)

@@ -43,7 +43,7 @@ class MemoryWatch:
         """Report, for the longest queue of each kind, that it is longer than ever."""
         depths = dict.fromkeys(self._highs, 0)
         for sender in senders:
-            depths["sent"] = max(depths["sent"], sender.next_frame - sender.confirmed)
+            depths["sent"] = max(depths["sent"], sender.next_frame - sender.floor)
         for region in regions:
             for stream in region.streams.values():
                 depths["cached"] = max(depths["cached"], len(stream.cache))

@@ -242,9 +242,7 @@ class RegionMember(RingLadder):
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdict(sender)
-            if record.stable > verdict.stable or record.floor > verdict.floor:
-                verdict.stable = max(verdict.stable, record.stable)
-                verdict.floor = max(verdict.floor, record.floor)
+            if verdict.learn(record):
                 self._untold = token.level > 0
             self._apply(now_ns, sender, record, verdict)
         self._allowed = token.rate.allowed or self._allowed
@@ -336,11 +334,23 @@ class RegionMember(RingLadder):
 
     def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
         verdict = self._verdict(sender)
-        stable, floor = verdict.stable, verdict.floor
+        stable, floor, confirmed = verdict.stable, verdict.floor, verdict.confirmed
         stop = max(stop, stable)
-        if prefix < stable:
-            return StreamRecord(*sender, stable, floor, stop, closed, NOBODY, 0, NOBODY, prefix, slow)
-        return StreamRecord(*sender, stable, floor, stop, closed, prefix, self._me.node, NOBODY, NOBODY, slow)
+        is_behind = prefix < stable
+        return StreamRecord(
+            sender.node,
+            sender.incarnation,
+            stable,
+            floor,
+            stop,
+            closed,
+            prefix=NOBODY if is_behind else prefix,
+            slowest=0 if is_behind else self._me.node,
+            runner_up=NOBODY,
+            behind=prefix if is_behind else NOBODY,
+            slow=slow,
+            confirmed=confirmed,
+        )
 
     def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
         """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
@@ -399,13 +409,13 @@ class RegionMember(RingLadder):
         return max(self._used.get(sender, 0), self._used_before.get(sender, 0))
 
     def _note_absent(self, level: int) -> None:
-        """Remember, for each member that was passed over, the floor at that time: from there on it may ask."""
+        """Remember, for each member that was passed over, what all were known to have: from there on it may ask."""
         absent, skipped = self._absent[level], self.rings[level].skipped
         for node in [node for node in absent if node not in skipped]:
             del absent[node]
         for node in skipped:
             if node not in absent and node not in self.gone:
-                absent[node] = {sender: verdict.floor for sender, verdict in self._verdicts.items()}
+                absent[node] = {sender: verdict.confirmed for sender, verdict in self._verdicts.items()}
 
     def _with_unaware(self, record: StreamRecord, begun: set[tuple[int, int]]) -> StreamRecord:
         """Who passed the token before somebody else told of a stream said nothing of it, and may have nothing of it."""
@@ -447,14 +457,17 @@ class RegionMember(RingLadder):
             is_gone = stream is not None and stream.sender_gone
             lacks = missing.get(sender, RangeSet())
             lacks.discard_range(0, verdict.floor)
-            now = (verdict.stable, verdict.floor)
-            is_open = verdict.floor < record.stop and not is_gone
+            now = (verdict.stable, verdict.floor, verdict.confirmed)
+            is_open = verdict.confirmed < record.stop and not is_gone
             if now != verdict.reported or lacks or is_open or sender in self._asking:
                 verdict.reported = now
                 bounds = tuple(lacks.lowest(self._limits.ranges_max).bounds())
                 rate = shares.of(used.get(sender, 0))
                 ranges = beyond(verdict.stable, record.reach, record.lacking) if record.reach else ()
-                report = RegionReport(sender.incarnation, *now, bounds, rate, max(1, len(used)), ranges)
+                report = RegionReport(
+                    sender.incarnation, verdict.stable, verdict.floor, bounds, rate, max(1, len(used)), ranges,
+                    verdict.confirmed,
+                )  # fmt: skip
                 self.reports.append((sender, report))
         self._asking.clear()
 

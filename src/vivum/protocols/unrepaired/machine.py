@@ -193,8 +193,8 @@ class UnrepairedMachine:
         sender = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
         if sender == self._client.member:
             return
-        if sender.node not in self._client.endpoints:
-            self._gate.refuse_state(now_ns, source, frame, "from a stranger")
+        if self._client.endpoints.get(sender.node) != source:
+            self._gate.refuse_state(now_ns, source, frame, "not from the endpoint of its sender")
             return
         heard = self._heard.get(sender)
         if heard is None:

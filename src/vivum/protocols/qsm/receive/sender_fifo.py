@@ -31,6 +31,10 @@ BURST_BYTES = 8 << 20
 """Frames that are delivered at once after a gap was filled. What is held may be far more than a reader's queue takes:
 the rest follows when the application has had its turn."""
 
+VIEW_MARKS_MAX = 65_536
+"""Groups of one stream whose views differ from the region's; as many as there may be topics. Further ones are refused,
+and their messages counted as of the region's view."""
+
 RUN_MESSAGES_MAX = 4096
 """Runs of messages are not made longer than this: readers take one at a time. What a reader does for each run is a
 fifth of all that it does for runs of 627 messages, a frame of 100 bytes each."""
@@ -157,12 +161,14 @@ class SenderFifo:
         frames: list[Frame] = []
         while number < stop and bytes_max > 0 and not self.is_broken:
             frame = held.pop(number, None)
-            number += 1
             if frame is not None:
+                number += 1
                 bytes_max -= frame.length
                 frames.append(frame)
-            elif not stream.is_unwanted:
-                # It was skipped.
+                continue
+            # It was skipped, and so were all up to the next that is held: a peer can make that as many as it likes.
+            number = min((each for each in held if number < each < stop), default=stop)
+            if not stream.is_unwanted:
                 self._deliver(frames, stream, effects)
                 frames = []
                 self._is_torn = True
@@ -258,6 +264,9 @@ class SenderFifo:
                 self.counters.frames_refused_state += 1
                 return
             group, start, view = told
+            if group not in stream.views and len(stream.views) >= VIEW_MARKS_MAX:
+                self.counters.frames_refused_state += 1
+                return
             marks = stream.views.setdefault(group, [])
             if marks and start <= marks[-1][0]:
                 # No sender goes back; messages between the two would be delivered twice.

@@ -364,7 +364,9 @@ class StreamReceiver:
             return []
         found = []
         for start, stop in RangeSet.from_bounds(bounds).ranges():
-            for number in range(max(start, self._cache_floor), min(stop, self.window.stop)):
+            wanted = range(max(start, self._cache_floor), min(stop, self.window.stop))
+            # Whatever a peer asks for, no more is looked at than is here.
+            for number in wanted if len(wanted) <= len(cache) else sorted(each for each in cache if each in wanted):
                 frame = cache.get(number)
                 # One that is lent stays until nobody can miss it, or its sender gave it up.
                 if frame is not None and frame.keep():

@@ -42,6 +42,7 @@ def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
         behind,
         max(one.slow, other.slow),
         *_feedback(one, other),
+        max(one.confirmed, other.confirmed),
     )
 
 

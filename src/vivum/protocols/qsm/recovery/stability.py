@@ -4,7 +4,10 @@ A member that is slower than the others is waited for as long as they go at half
 far each is, not what each could do, so that is found by comparing: with the pace at which the stream went before, and,
 for who was put behind all the same, with what the others do while nobody holds them up.
 
-Invariants: `stable` and `floor` never go back; `floor <= stable`.
+Caches are bounded, so the floor may pass a member that sleeps; `confirmed` never does. The sender's application is told
+that a message arrived when every member of the view has it, or has left: whoever caches gave up ends its life first.
+
+Invariants: `stable`, `floor` and `confirmed` never go back; `confirmed <= floor <= stable`.
 """
 
 from vivum.core.time import SECOND
@@ -32,21 +35,25 @@ AWAITED_MAX = 5
 class StreamStability:
     """The decision on one stream, as far as this node knows it; and, at a top leader, what it goes by."""
 
-    __slots__ = ("_grace", "_pursuit", "_wait", "floor", "reported", "stable")
+    __slots__ = ("_grace", "_pursuit", "_wait", "confirmed", "floor", "reported", "stable")
 
     def __init__(self) -> None:
         self.stable = 0
         self.floor = 0
-        self.reported = (0, 0)
+        self.confirmed = 0
+        self.reported = (0, 0, 0)
         # Of top leaders alone: made when they are needed.
         self._wait: _Wait | None = None
         self._pursuit: _Pursuit | None = None
         self._grace: _Grace | None = None
 
-    def learn(self, record: StreamRecord) -> None:
-        """Take over what a token says."""
+    def learn(self, record: StreamRecord) -> bool:
+        """Take over what a token says; return whether it was news."""
+        is_news = record.stable > self.stable or record.floor > self.floor or record.confirmed > self.confirmed
         self.stable = max(self.stable, record.stable)
         self.floor = max(self.floor, record.floor)
+        self.confirmed = max(self.confirmed, record.confirmed)
+        return is_news
 
     def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings, is_pace_known: bool = True) -> bool:
         """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news.
@@ -69,11 +76,12 @@ class StreamStability:
             reached, oldest = self.stable, max(self.floor, oldest - settings.window_frames)
         self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
-        floor = min(self.stable, behind, record.prefix)
+        confirmed = min(self.stable, behind, record.prefix)
         # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
-        floor = min(self.stable, max(floor, oldest))
-        is_news = floor > self.floor or self.stable > record.stable
+        floor = min(self.stable, max(confirmed, oldest))
+        is_news = floor > self.floor or self.stable > record.stable or confirmed > self.confirmed
         self.floor = max(self.floor, floor)
+        self.confirmed = max(self.confirmed, confirmed)
         return is_news
 
     def _is_held_up(self, now_ns: int, record: StreamRecord, settings: QsmSettings, is_pace_known: bool) -> bool:

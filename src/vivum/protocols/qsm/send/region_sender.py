@@ -4,11 +4,11 @@ Feeds register by putting messages into the outbox of their group; the stream pu
 the window and the network have room, and packs messages of many groups into one frame (seed 004, section 4, Figures
 9 and 10).
 
-Two points move behind the sending: below `first` frames are stable, the window does not count them any more; below
-`confirmed` every member has them, those included that slept or lagged, and the application is told.
+Three points move behind the sending: below `first` frames are stable, the window does not count them any more; below
+`floor` nobody will ask for them; below `confirmed` every member has them, and the application is told.
 
-Invariants: `confirmed <= first <= next_frame`; exactly the frames `confirmed <= n < next_frame` are kept. Caches have
-those below `first` too, unless all who should hold one slept or lost it: then the sender is the last who has it.
+Invariants: `confirmed <= floor <= first <= next_frame`; exactly the frames `floor <= n < next_frame` are kept. Caches
+have those below `first` too, unless all who should hold one slept or lost it: then the sender is the last who has it.
 """
 
 from collections import deque
@@ -36,11 +36,16 @@ from vivum.protocols.qsm.send.pacer import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, relabel
 from vivum.wire.kinds import Kind
+from vivum.wire.tokens import RegionReport
 
 DATA = Kind.DATA
 
 ViewKey = tuple[int, int]
 """A region view: region and view."""
+
+UNCONFIRMED_MAX = 1 << 17
+"""Frames that the application was not told of. Past it the window is closed: a member that sleeps is waited for then,
+until the service drops it. At full rate on loopback that is ten seconds, longer than the service takes."""
 
 FRAME_BYTES_CUT_MAX = 9000
 """In larger frames what is not filled is a small part, and a message that is cut costs every receiver a join."""
@@ -60,6 +65,7 @@ class RegionSender:
         self.config = config
         self.destinations = destinations
         self.first = next_frame
+        self.floor = next_frame
         self.confirmed = next_frame
         self.next_frame = next_frame
         self.key = (config.region, config.view)
@@ -145,6 +151,8 @@ class RegionSender:
         """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
         if self.next_frame - self.first >= self._settings.cache_frames_max:
             # However much of it is stable behind a gap: receivers hold no more.
+            return False
+        if self.next_frame - self.confirmed >= UNCONFIRMED_MAX:
             return False
         unstable = self.next_frame - self.first - self._ahead
         if unstable and self.window_bytes >= self._window_bytes_max:
@@ -243,34 +251,35 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, stable: int, floor: int, sharers: int = 1, beyond: Sequence[int] = ()) -> set[GroupId]:
-        """Open the window, forget what every member has; return the groups of which all members have more now.
-
-        `sharers` are all that send into the region: the buffers of its members are for all of them. Frames in the
-        ranges `beyond` are stable too, behind a gap: they are kept, but leave the window.
-        """
+    def on_report(self, report: RegionReport) -> set[GroupId]:
+        """Open the window, forget what nobody will ask for; return the groups of which all members have more now."""
         changed: set[GroupId] = set()
-        self._window_bytes_max = self._settings.window_bytes // sharers
-        first = max(self.first, min(stable, self.next_frame))
+        # The buffers of a region's members are for all who send into it.
+        self._window_bytes_max = self._settings.window_bytes // report.sharers
+        first = max(self.first, min(report.stable, self.next_frame))
         if first > self.first:
-            left = islice(self._frames, self.first - self.confirmed, first - self.confirmed)
+            left = islice(self._frames, self.first - self.floor, first - self.floor)
             self.window_bytes -= sum(map(len, left))
             self.first = first
         self._ahead = 0
-        if beyond:
-            ahead = RangeSet.from_bounds(beyond)
+        if report.beyond:
+            # Stable behind a gap: kept, but no longer in the window.
+            ahead = RangeSet.from_bounds(report.beyond)
             ahead.discard_range(0, self.first)
             ahead.discard_range(self.next_frame, 1 << 64)
             self._ahead = ahead.count()
-        frames, stops, resent, put = self._frames, self._stops, self._resent_ns, self.put
-        for number in range(self.confirmed, min(floor, self.first)):
+        frames, resent = self._frames, self._resent_ns
+        for number in range(self.floor, min(report.floor, self.first)):
             frames.popleft()
             if resent:
                 resent.pop(number, None)
+        self.floor = max(self.floor, min(report.floor, self.first))
+        stops, put = self._stops, self.put
+        for _ in range(self.confirmed, min(report.confirmed, self.floor)):
             for group, stop in stops.popleft():
                 put[group][2] = stop
                 changed.add(group)
-        self.confirmed = max(self.confirmed, min(floor, self.first))
+        self.confirmed = max(self.confirmed, min(report.confirmed, self.floor))
         if self.confirmed == self.next_frame:
             self.heartbeat_at_ns = None
         return changed
@@ -279,7 +288,7 @@ class RegionSender:
         """Find frames that a region lacks, but for those that were just sent again."""
         found = []
         for start, stop in RangeSet.from_bounds(missing).ranges():
-            for number in range(max(start, self.confirmed), min(stop, self.next_frame)):
+            for number in range(max(start, self.floor), min(stop, self.next_frame)):
                 before_ns = self._resent_ns.get(number)
                 if before_ns is None or now_ns - before_ns >= self._settings.resend_ns_min:
                     self._resent_ns[number] = now_ns
@@ -290,7 +299,7 @@ class RegionSender:
 
     def _frame(self, number: int) -> bytes:
         """Find a kept frame; one for several streams gets the label of this one."""
-        data = self._frames[number - self.confirmed]
+        data = self._frames[number - self.floor]
         if data[1] != Kind.SPREAD:
             return data
         own = relabel(data, *self.key)

@@ -142,11 +142,16 @@ class Sender:
         limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
         self._effects.append(QueueGrew("pending", waiting, limit, "bytes"))
 
+    def next_frame_of(self, key: ViewKey) -> int:
+        """Return how many frames this life has sent into a region view."""
+        stream = self.streams.get(key)
+        return self._ended.get(key, 0) if stream is None else stream.next_frame
+
     # From regions.
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report.stable, report.floor, report.sharers, report.beyond):
+        for group in stream.on_report(report):
             self._confirm(self._feeds[group])
         self._send_again(now_ns, stream, report.missing)
         stream.pacer.set_rate(report.rate)
