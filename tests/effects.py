@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from vivum.core.machine import Datagram, Delivery, Effect, Event
+from vivum.core.machine import ROOM_BYTES_UNLIMITED, Datagram, Delivery, Effect, Event
+from vivum.protocols.contract import ProtocolMachine
 
 
 def deliveries(effects: Iterable[Effect]) -> list[Delivery]:
@@ -18,3 +19,11 @@ def events(effects: Iterable[Effect]) -> list[Event]:
 def datagrams(effects: Iterable[Effect]) -> list[Datagram]:
     """Return what was sent."""
     return [effect for effect in effects if isinstance(effect, Datagram)]
+
+
+def take(protocol: ProtocolMachine) -> list[Effect]:
+    """Take what a protocol caused, then the frames that are due, as a node does."""
+    frames = protocol.make_frames(ROOM_BYTES_UNLIMITED)
+    taken = [*protocol.effects, *frames]
+    protocol.effects.clear()
+    return taken

@@ -84,7 +84,5 @@ def again(frame: Frame) -> Frame:
 def delivered(effects: Iterable[Effect]) -> list[tuple[int, int]]:
     """List group and sequence of all messages, in order."""
     return [
-        (each.group, each.first_sequence + index)
-        for each in deliveries(effects)
-        for index in range(len(each.payloads))
+        (each.group, each.first_sequence + index) for each in deliveries(effects) for index in range(len(each.payloads))
     ]
