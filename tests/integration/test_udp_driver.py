@@ -196,6 +196,41 @@ def test_of_several_datagrams_that_fail_only_those_are_dropped(domain: int) -> N
         receiver.close()
 
 
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("can_segment", [True, False])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(Endpoint("a\0b", 1), id="null"),
+        pytest.param(Endpoint("\ud800", 1), id="surrogate"),
+        pytest.param(Endpoint("", 1), id="empty"),
+        pytest.param(Endpoint("localhost", 1), id="name"),
+        pytest.param(Endpoint("127.0.0.1", 0), id="port 0"),
+        pytest.param(Endpoint("127.0.0.1", -1), id="port below 0"),
+        pytest.param(Endpoint("127.0.0.1", 1 << 16), id="port too large"),
+        pytest.param(Channel(1 << 16), id="channel too large"),
+    ],
+)
+def test_what_goes_to_no_address_is_dropped_and_counted_and_nothing_else(
+    domain: int, where: Endpoint | Channel, batched: bool, can_segment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a host in a forged beacon lost all that was to be sent and delivered with it."""
+    monkeypatch.setattr(udp, "BATCHED", batched and udp.BATCHED)
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        sender.can_segment = could_segment = sender.can_segment and can_segment
+        target = receiver.endpoint
+        bad = [Datagram(where, b"nobody")] * 3
+        sent = [Datagram(target, b"1"), *bad, Datagram(target, b"2"), bad[0], Datagram(target, b"end")]
+        assert sender.send(sent) == len(sent)
+        assert sender.unsendable == 4
+        assert sender.can_segment == could_segment
+        assert b"".join(hear(receiver, b"end")) == b"12end"
+    finally:
+        sender.close()
+        receiver.close()
+
+
 def test_a_port_hears_only_the_channels_that_it_joined_and_not_itself(domain: int) -> None:
     sender, listener = UdpPort(domain), UdpPort(domain)
     try:
