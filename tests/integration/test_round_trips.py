@@ -40,9 +40,8 @@ def test_a_port_looks_at_all_its_sockets_and_leaves_its_own_multicasts_out(domai
         port.listen(Channel(3))
         assert port.look(0) == []
         port.send([Datagram(Channel(3), b"own")])
-        assert other.send_one(Datagram(port.endpoint, b"one"))
-        assert other.send_one(Datagram(Channel(3), b"channel"))
-        assert other.send_one(Datagram(port.endpoint, b"two"))
+        sent = [Datagram(port.endpoint, b"one"), Datagram(Channel(3), b"channel"), Datagram(port.endpoint, b"two")]
+        assert other.send(sent) == 3
         heard = []
         until_ns = time.monotonic_ns() + LONG_NS
         while len(heard) < 3 and time.monotonic_ns() < until_ns:
@@ -87,8 +86,8 @@ def test_a_port_looks_for_as_long_as_it_is_told(domain_name: str) -> None:
 def test_what_is_sent_alone_is_counted_where_the_system_refuses_it(domain_name: str) -> None:
     port, other = UdpPort(domain_tag(domain_name)), UdpPort(domain_tag(domain_name))
     try:
-        assert port.send_one(Datagram(other.endpoint, b"known now"))
-        assert port.send_one(Datagram(other.endpoint, bytes(70_000)))
+        assert port.send([Datagram(other.endpoint, b"known now")]) == 1
+        assert port.send([Datagram(other.endpoint, bytes(70_000))]) == 1
         assert port.unsendable == 1
     finally:
         port.close()
@@ -100,7 +99,7 @@ def test_a_lossy_port_loses_also_what_it_looks_for(domain_name: str) -> None:
     try:
         heard = 0
         for _ in range(200):
-            other.send_one(Datagram(port.endpoint, b"x"))
+            other.send([Datagram(port.endpoint, b"x")])
             until_ns, lost = time.monotonic_ns() + LONG_NS, port.lost_on_purpose
             taken: list[Any] = []
             while not taken and port.lost_on_purpose == lost and time.monotonic_ns() < until_ns:

@@ -62,7 +62,7 @@ def test_two_nodes_exchange_messages_over_real_multicast(domain: int) -> None:
             gate = Gate(domain, counters, member)
             machine = ReferenceMachine(member, endpoints, gate, random.Random(node))
             inboxes[node] = Inbox()
-            drivers[node] = Driver(Node(member, gate, [machine], counters), port, inboxes[node])
+            drivers[node] = Driver(Node(member, gate, [machine], counters), port, on_delivery=inboxes[node])
             drivers[node].start()
             drivers[node].submit(JoinGroup(GROUP, Channel(7), frozenset(ports)))
         sent = [bytes([number % 256]) * (number % 3000) for number in range(300)]
@@ -87,7 +87,7 @@ def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: 
         service_member, service_counters = Member(NodeId(999), Incarnation(1)), Counters()
         service_gate = Gate(domain, service_counters, service_member)
         service = Node(service_member, service_gate, [ServiceMachine(service_member, service_gate)], service_counters)
-        drivers = [Driver(service, service_port, lambda _: None)]
+        drivers = [Driver(service, service_port)]
         machines, inboxes = [], []
         for number in (1, 2, 3, 4):
             port, counters = UdpPort(domain), Counters()
@@ -99,7 +99,7 @@ def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: 
             )
             machines.append(QsmMachine(client, gate, settings))
             inboxes.append(Inbox())
-            drivers.append(Driver(Node(nobody, gate, [machines[-1]], counters), port, inboxes[-1]))
+            drivers.append(Driver(Node(nobody, gate, [machines[-1]], counters), port, on_delivery=inboxes[-1]))
         try:
             for driver in drivers:
                 driver.start()
@@ -136,8 +136,7 @@ def hear(port: UdpPort, last: bytes) -> list[bytes]:
     while not (heard and heard[-1].endswith(last)):
         readable, _, _ = select.select(port.sockets, [], [], TIMEOUT_S)
         assert readable, f"{last!r} did not come; heard {heard!r}"
-        for each in readable:
-            heard += [data for _, data in port.receive(each, 100)]
+        heard += [data for _, data in port.receive(100)]
     return heard
 
 
@@ -173,7 +172,7 @@ def test_datagrams_of_all_sizes_arrive_whole_and_stay_so(
             assert sender.send(part) == len(part)
             while not (heard and heard[-1] == b"end of part"):
                 assert select.select([receiver.sockets[0]], [], [], TIMEOUT_S)[0]
-                heard += [data for _, data in receiver.receive(receiver.sockets[0], 1 << 20)]
+                heard += [data for _, data in receiver.receive(1 << 20)]
             heard.pop()
         assert heard == [each.data for each in datagrams]
         assert all(data + b"" == bytes(memoryview(data)) for data in heard)
@@ -192,6 +191,41 @@ def test_of_several_datagrams_that_fail_only_those_are_dropped(domain: int) -> N
         assert sender.send(sent) == len(sent)
         assert sender.unsendable == 1
         assert hear(receiver, b"end") == [*(each.data for each in large), b"end"]
+    finally:
+        sender.close()
+        receiver.close()
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("can_segment", [True, False])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(Endpoint("a\0b", 1), id="null"),
+        pytest.param(Endpoint("\ud800", 1), id="surrogate"),
+        pytest.param(Endpoint("", 1), id="empty"),
+        pytest.param(Endpoint("localhost", 1), id="name"),
+        pytest.param(Endpoint("127.0.0.1", 0), id="port 0"),
+        pytest.param(Endpoint("127.0.0.1", -1), id="port below 0"),
+        pytest.param(Endpoint("127.0.0.1", 1 << 16), id="port too large"),
+        pytest.param(Channel(1 << 16), id="channel too large"),
+    ],
+)
+def test_what_goes_to_no_address_is_dropped_and_counted_and_nothing_else(
+    domain: int, where: Endpoint | Channel, batched: bool, can_segment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a host in a forged beacon lost all that was to be sent and delivered with it."""
+    monkeypatch.setattr(udp, "BATCHED", batched and udp.BATCHED)
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        sender.can_segment = could_segment = sender.can_segment and can_segment
+        target = receiver.endpoint
+        bad = [Datagram(where, b"nobody")] * 3
+        sent = [Datagram(target, b"1"), *bad, Datagram(target, b"2"), bad[0], Datagram(target, b"end")]
+        assert sender.send(sent) == len(sent)
+        assert sender.unsendable == 4
+        assert sender.can_segment == could_segment
+        assert b"".join(hear(receiver, b"end")) == b"12end"
     finally:
         sender.close()
         receiver.close()

@@ -5,7 +5,7 @@ from random import Random
 
 from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.limits import Limits
-from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Datagram, Delivery, Event
+from vivum.core.machine import ChannelClosed, ChannelOpened, Datagram, Delivery, Event
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.node.compose import MemberParts, compose_member, compose_service
 from vivum.node.node import Node
@@ -80,14 +80,16 @@ class Wire:
 
     def _carry(self, place: Endpoint) -> bool:
         sent: list[tuple[Endpoint, Datagram]] = []
-        while (output := self._nodes[place].take_output()) is not EMPTY_OUTPUT:
-            self.delivered[place] += output.deliveries
-            for event in output.events:
-                self._on_event(place, event)
-            for datagram in output.datagrams:
-                sent += [(target, datagram) for target in self._targets(place, datagram)]
+        while output := self._nodes[place].take_output():
+            for effect in output:
+                if isinstance(effect, Delivery):
+                    self.delivered[place].append(effect)
+                elif isinstance(effect, Event):
+                    self._on_event(place, effect)
+                elif isinstance(effect, Datagram):
+                    sent += [(target, effect) for target in self._targets(place, effect)]
         for target, datagram in list(self.fate(sent)):
-            self._nodes[target].on_datagram(self.now_ns, place, datagram.data)
+            self._nodes[target].on_datagrams(self.now_ns, [(place, datagram.data)])
         return bool(sent)
 
     def _on_event(self, place: Endpoint, event: Event) -> None:

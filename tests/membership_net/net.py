@@ -9,7 +9,7 @@ from random import Random
 
 from vivum.core.errors import DecodeError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
-from vivum.core.machine import EMPTY_OUTPUT
+from vivum.core.machine import ROOM_BYTES_UNLIMITED
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MICROSECOND, MILLISECOND, SECOND
 from vivum.observe.counters import Counters
@@ -201,12 +201,12 @@ class Net:
     def _collect_all(self) -> None:
         for endpoint in list(self.clients):
             self._collect(endpoint)
-        while self.is_service_up and (output := self.home.take_output()) is not EMPTY_OUTPUT:
-            for datagram in output.datagrams:
+        while self.is_service_up and (frames := self.home.make_frames(ROOM_BYTES_UNLIMITED)):
+            for datagram in frames:
                 self.send(SERVICE, datagram.destination, datagram.data)
         for endpoint, place in self.places.items():
-            while endpoint in self.clients and (output := place.take_output()) is not EMPTY_OUTPUT:
-                for datagram in output.datagrams:
+            while endpoint in self.clients and (frames := place.make_frames(ROOM_BYTES_UNLIMITED)):
+                for datagram in frames:
                     self.send(endpoint, datagram.destination, datagram.data)
 
     def kill_service(self) -> None:

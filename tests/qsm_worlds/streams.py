@@ -1,11 +1,12 @@
 """Streams without a network: what a sender seals, as frames that a receiver can be given one by one."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Any
 
+from effects import deliveries
 from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Output
+from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
@@ -80,8 +81,8 @@ def again(frame: Frame) -> Frame:
     return repair
 
 
-def delivered(output: Output) -> list[tuple[int, int]]:
+def delivered(effects: Iterable[Effect]) -> list[tuple[int, int]]:
     """List group and sequence of all messages, in order."""
     return [
-        (each.group, each.first_sequence + index) for each in output.deliveries for index in range(len(each.payloads))
+        (each.group, each.first_sequence + index) for each in deliveries(effects) for index in range(len(each.payloads))
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from vivum.cli import main
 from vivum.core.ids import Endpoint, GroupId, Member, NodeId
-from vivum.core.machine import ROOM_BYTES_UNLIMITED, Delivery, Output
+from vivum.core.machine import Command, Delivery, Effect
 from vivum.node.build import PROTOCOLS
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
@@ -20,6 +20,7 @@ from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.sim import swarm
 from vivum.sim.swarm import run_seed, run_swarm
+from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate, domain_tag
 
 
@@ -51,25 +52,39 @@ class _Broken(ReferenceMachine):
         super().__init__(*arguments, **more)
         self._made = 0
 
-    def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> Output:
-        output = super().take_output(room_bytes)
-        if output:
-            self._made += 1
-            self.spoil(output)
-        return output
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        super().on_frame(now_ns, source, frame)
+        self.spoil_any()
 
-    def spoil(self, output: Output) -> None:
+    def submit(self, now_ns: int, command: Command) -> None:
+        super().submit(now_ns, command)
+        self.spoil_any()
+
+    def on_timer(self, now_ns: int) -> None:
+        super().on_timer(now_ns)
+        self.spoil_any()
+
+    def spoil_any(self) -> None:
+        if self.effects:
+            self._made += 1
+            self.spoil(self.effects)
+
+    def spoil(self, effects: list[Effect]) -> None:
         raise NotImplementedError
 
-    def foreign(self, output: Output) -> list[int]:
+    def foreign(self, effects: list[Effect]) -> list[tuple[int, Delivery]]:
         """Where deliveries of others are."""
-        return [index for index, each in enumerate(output.deliveries) if each.sender != self.member]
+        return [
+            (index, each)
+            for index, each in enumerate(effects)
+            if isinstance(each, Delivery) and each.sender != self.member
+        ]
 
 
 class DeliversTwice(_Broken):
-    def spoil(self, output: Output) -> None:
+    def spoil(self, effects: list[Effect]) -> None:
         if self._made % 20 == 0:
-            output.deliveries += [output.deliveries[index] for index in self.foreign(output)[-1:]]
+            effects += [each for _, each in self.foreign(effects)[-1:]]
 
 
 class DeliversOutOfOrder(_Broken):
@@ -79,32 +94,29 @@ class DeliversOutOfOrder(_Broken):
         super().__init__(*arguments, **more)
         self._late: Delivery | None = None
 
-    def spoil(self, output: Output) -> None:
-        for index in self.foreign(output):
-            each = output.deliveries[index]
+    def spoil(self, effects: list[Effect]) -> None:
+        for index, each in self.foreign(effects):
             if self._late is None and self._made % 10 == 0:
-                self._late = output.deliveries.pop(index)
+                self._late = each
+                del effects[index]
                 return
             late = self._late
             if late is not None and (late.group, late.sender) == (each.group, each.sender):
-                output.deliveries.insert(index + 1, late)
+                effects.insert(index + 1, late)
                 self._late = None
                 return
 
 
 class HidesGaps(_Broken):
-    def spoil(self, output: Output) -> None:
-        output.events = [event for event in output.events if not isinstance(event, GapReported)]
+    def spoil(self, effects: list[Effect]) -> None:
+        effects[:] = [each for each in effects if not isinstance(each, GapReported)]
 
 
 class CorruptsPayloads(_Broken):
-    def spoil(self, output: Output) -> None:
-        for index in self.foreign(output) if self._made % 20 == 0 else ():
-            each = output.deliveries[index]
+    def spoil(self, effects: list[Effect]) -> None:
+        for index, each in self.foreign(effects) if self._made % 20 == 0 else ():
             payloads = [bytes([payload[0] ^ 1]) + payload[1:] if payload else b"?" for payload in each.payloads]
-            output.deliveries[index] = Delivery(
-                each.group, each.sender, each.first_sequence, payloads, each.view, each.sent_ns
-            )
+            effects[index] = Delivery(each.group, each.sender, each.first_sequence, payloads, each.view, each.sent_ns)
 
 
 class ForgetsToAsk(ReferenceMachine):
@@ -129,13 +141,13 @@ class DropsWithoutAWord(ReferenceMachine):
 
 
 class QueuesWithoutEnd(_Broken):
-    def spoil(self, output: Output) -> None:
+    def spoil(self, effects: list[Effect]) -> None:
         if self._made == 50:
-            output.events.append(QueueGrew("pending", 2_000_000, 1_000_000, "bytes"))
+            effects.append(QueueGrew("pending", 2_000_000, 1_000_000, "bytes"))
 
 
 class Raises(_Broken):
-    def spoil(self, output: Output) -> None:
+    def spoil(self, effects: list[Effect]) -> None:
         assert self._made < 50, "a bug of our own"
 
 

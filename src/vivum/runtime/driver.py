@@ -290,14 +290,21 @@ class Driver:
             self._carry_out(effects)
             if self._is_closed():
                 return
-            if not (self._has_input or (node.has_data and not self._backlog)) and type(effects[-1]) is Datagram:
+            if (
+                self._may_send_now
+                and not (self._has_input or (node.has_data and not self._backlog))
+                and type(effects[-1]) is Datagram
+            ):
                 # Nobody has said anything since. Behind effects that were no frames there may be more of these.
                 break
         self._settle_at_ns = None
         self.state = State.POLLING if goes_on_polling else State.IDLE
         self._set_timer()
         if self._on_settled is not None:
-            self._on_settled()
+            try:
+                self._on_settled()
+            except Exception as error:
+                self._report("vivum: on_settled failed", error)
 
     def _is_closed(self) -> bool:
         # As a method, since a callback may have closed us since the last look.
@@ -337,8 +344,8 @@ class Driver:
         self._on_event(event)
 
     def _persist(self, effect: Persist) -> bool:
-        assert self._on_persist is not None, "a node that persists needs a disk"
         try:
+            assert self._on_persist is not None, "a node that persists needs a disk"
             self._on_persist(effect)
         except Exception as error:
             # What follows may rest on it: nothing may be sent or said.
@@ -356,10 +363,24 @@ class Driver:
         if self._backlog:
             self._wait_for_room(datagrams)
             return
-        taken = self._port.send(datagrams)
+        taken = self._offer(datagrams)
         if taken < len(datagrams):
             self._wait_for_room(datagrams[taken:])
             self._port.when_writable(self._on_writable)
+
+    def _offer(self, datagrams: list[Datagram]) -> int:
+        """Return how many datagrams the port took. One that it raises for counts as taken: it is dropped, alone."""
+        try:
+            return self._port.send(datagrams)
+        except Exception as error:
+            if len(datagrams) == 1:
+                self._report("vivum: a datagram could not be sent", error)
+                return 1
+        # The port does not say which one it was. Some go twice: harmless, as networks do that too.
+        for index, each in enumerate(datagrams):
+            if not self._offer([each]):
+                return index
+        return len(datagrams)
 
     def _wait_for_room(self, datagrams: list[Datagram]) -> None:
         room = BACKLOG_MAX - len(self._backlog)
@@ -369,7 +390,7 @@ class Driver:
     def _on_writable(self) -> None:
         if self.state is State.CLOSED:
             return
-        taken = self._port.send(list(self._backlog))
+        taken = self._offer(list(self._backlog))
         for _ in range(taken):
             self._backlog.popleft()
         if self._backlog:

@@ -106,9 +106,10 @@ class UdpPort:
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
         self._endpoints: dict[tuple[str, int], Endpoint] = {}
-        # The same for the compiled way: endpoints by host and port in one number, addresses as the kernel has them.
+        # The same for the compiled way: by host and port in one number.
         self._places: dict[int, Endpoint] = {}
-        self._packed: dict[Endpoint | Channel, bytes] = {}
+        # Where to send: the address as `socket` takes it and as the kernel does; None for what is no address.
+        self._resolved: dict[Endpoint | Channel, tuple[tuple[str, int], bytes] | None] = {}
         self._receiver = _datagrams.Receiver() if BATCHED else None
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
@@ -358,17 +359,21 @@ class UdpPort:
     def send(self, datagrams: Sequence[Datagram]) -> int:
         """Hand datagrams to the kernel in their order; return how many it took before it had no more room.
 
-        What is too large or has no route is dropped, as the network would: the protocol repairs or gives up.
+        What is too large, or has no route or address, is dropped as the network would: protocols repair or give up.
         """
         index = 0
         while index < len(datagrams):
             stop = self._run(datagrams, index) if self.can_segment else index + 1
             first = datagrams[index]
-            where = first.destination
-            address = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
+            resolved = self._resolve(first.destination)
+            if resolved is None:
+                self.unsendable += stop - index
+                index = stop
+                continue
+            address, packed = resolved
             try:
                 if stop - index == 1 and BATCHED:
-                    stop = index + self._send_alike(datagrams, index)
+                    stop = index + self._send_alike(datagrams, index, packed)
                 elif stop - index > 1:
                     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
                     self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
@@ -387,15 +392,27 @@ class UdpPort:
             index = stop
         return index
 
-    def _send_alike(self, datagrams: Sequence[Datagram], start: int) -> int:
+    def _resolve(self, where: Endpoint | Channel) -> tuple[tuple[str, int], bytes] | None:
+        """Return the address of a destination in both its forms; None if it is none, as a stranger's word may be."""
+        try:
+            return self._resolved[where]
+        except KeyError:
+            pass
+        found = None
+        with contextlib.suppress(UsageError, OSError, ValueError):
+            host, port = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
+            if 0 < port < 1 << 16:
+                # Never a name: to look one up would block the loop.
+                numeric = socket.inet_pton(socket.AF_INET, host)
+                found = (host, port), _ADDRESS.pack(socket.AF_INET, socket.htons(port), numeric)
+        if len(self._resolved) >= ENDPOINTS_MAX:
+            self._resolved.clear()
+        self._resolved[where] = found
+        return found
+
+    def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
         """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
         where = datagrams[start].destination
-        packed = self._packed.get(where)
-        if packed is None:
-            if len(self._packed) >= ENDPOINTS_MAX:
-                self._packed.clear()
-            host, port = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
-            packed = self._packed[where] = _ADDRESS.pack(socket.AF_INET, socket.htons(port), socket.inet_aton(host))
         run: list[bytes] = []
         priority = datagrams[start].priority
         for each in datagrams[start : start + SEND_MAX]:

@@ -305,7 +305,7 @@ class Host:
 
     def _carry_out(self, effects: list[Effect], done_ns: int) -> tuple[int, int]:
         """Carry out effects in their order; return the bytes sent, and when the last datagram is handed over."""
-        cost_ns = self._dearer(self.profile.send_cost_ns)
+        node, cost_ns = self.node, self._dearer(self.profile.send_cost_ns)
         sent_bytes = 0
         for effect in effects:
             if type(effect) is Datagram:
@@ -323,8 +323,9 @@ class Host:
                 self._tell(effect)
             if self._effects_left is not None:
                 self.crash_after(self._effects_left - 1)
-                if self.node is None:
-                    break
+            if self.node is not node:
+                # That life is over: by `crash_after`, or by a callback.
+                break
         return sent_bytes, done_ns
 
     def _wake_when_able(self, room_bytes: int) -> None:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from effects import deliveries, events
 from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_chain, make_sender, seal
 from vivum.core.ids import Channel, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Datagram, Output
+from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.lanes import Lane, take_run
 from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
@@ -33,16 +34,16 @@ def make_lane(nodes: int, **settings: Any) -> tuple[Lane, Counters]:
     return (region, stream, chain), counters
 
 
-def take_one(lane: Lane, now_ns: int, frame: Frame, output: Output) -> None:
+def take_one(lane: Lane, now_ns: int, frame: Frame, effects: list[Effect]) -> None:
     region, stream, chain = lane
     if region.on_data(now_ns, stream, frame):
-        chain.deliver(output)
+        chain.deliver(effects)
 
 
-def messages(output: Output) -> list[tuple[int, int, bytes, int, int]]:
+def messages(effects: list[Effect]) -> list[tuple[int, int, bytes, int, int]]:
     return [
         (each.group, each.first_sequence + index, payload, each.view, each.sent_ns)
-        for each in output.deliveries
+        for each in deliveries(effects)
         for index, payload in enumerate(each.payloads)
     ]
 
@@ -91,7 +92,8 @@ def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
             late = again(frame) if data.draw(st.booleans()) else frame
             frames.insert(data.draw(st.integers(0, len(frames))), late)
     (single, single_counters), (joint, joint_counters) = make_lane(nodes), make_lane(nodes)
-    one_by_one, together = Output(), Output()
+    one_by_one: list[Effect] = []
+    together: list[Effect] = []
     now_ns, index = 0, 0
     while index < len(frames):
         now_ns += 1000
@@ -106,13 +108,17 @@ def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
                 take_one(joint, now_ns, batch[at], together)
             at += taken or 1
         assert messages(together) == messages(one_by_one)
-        assert together.events == one_by_one.events
+        assert events(together) == events(one_by_one)
         assert state(*joint[1:]) == state(*single[1:])
         assert joint_counters == single_counters
 
 
 def sent_by(
-    sending: Sender, stream: RegionSender, steps: list[tuple[Any, list[int], int, int]], groups: dict[Any, int]
+    sending: Sender,
+    effects: list[Effect],
+    stream: RegionSender,
+    steps: list[tuple[Any, list[int], int, int]],
+    groups: dict[Any, int],
 ) -> list[Any]:
     told: list[Any] = []
     for now_ns, (group, sizes, room_bytes, confirmed) in enumerate(steps):
@@ -124,8 +130,8 @@ def sent_by(
         stable = min(confirmed, stream.next_frame)
         sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0))
         told.append((datagrams, sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
-        told.append((list(sending.events), stream.next_frame, stream.kept_bytes, stream.has_room()))
-        sending.events.clear()
+        told.append((list(effects), stream.next_frame, stream.kept_bytes, stream.has_room()))
+        effects.clear()
     return told
 
 
@@ -153,7 +159,8 @@ def test_frames_that_are_sealed_together_are_those_that_would_be_sealed_one_by_o
             settings = QsmSettings(
                 frame_bytes_max=10_000, rate_initial=0, window_bytes=window_bytes, window_frames=window_frames
             )
-            sending = Sender(settings, Limits(), Counters())
+            effects: list[Effect] = []
+            sending = Sender(settings, Limits(), Counters(), effects)
             stream = sending.open(config(), tuple(map(Channel, range(destinations))))
-            told.append(sent_by(sending, stream, steps, {ONE: 0, TWO: 0}))
+            told.append(sent_by(sending, effects, stream, steps, {ONE: 0, TWO: 0}))
     assert told[0] == told[1]

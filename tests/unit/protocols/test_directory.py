@@ -2,6 +2,7 @@
 
 import pytest
 
+from effects import datagrams, events, take
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
@@ -60,17 +61,17 @@ class Talk:
     def exchange(self) -> list:
         self.events = []
         while True:
-            asked = self.client.take_output()
-            self.events += asked.events
-            if not asked.datagrams and not asked.events:
+            asked = take(self.client)
+            if not asked:
                 return self.events
-            for each in asked.datagrams if not self.is_cut else ():
+            self.events += events(asked)
+            for each in datagrams(asked) if not self.is_cut else ():
                 assert len(each.data) < 60_000
                 self.directory.on_frame(self.now_ns, NODE, split(each.data)[0])
                 self.tell()
 
     def tell(self) -> None:
-        for each in self.directory.take_output().datagrams:
+        for each in datagrams(take(self.directory)):
             assert len(each.data) < 60_000
             self.client.on_frame(self.now_ns, SERVICE, split(each.data)[0])
 
@@ -79,8 +80,8 @@ def entries(*names: str, schema: str = '"bytes"') -> list[TopicEntry]:
     return [TopicEntry(name, schema, "reliable") for name in names]
 
 
-def records(events: list) -> list:
-    return [record for event in events for record in event.topics]
+def records(told: list) -> list:
+    return [record for event in told for record in event.topics]
 
 
 def test_names_get_neighbouring_groups_and_keep_them():
@@ -131,7 +132,7 @@ def test_a_watcher_that_missed_news_gets_them_with_the_next():
     talk.do(BrowseTopics(2, "/swx/*", watch=True))
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/a"))[0])
     # Told, and lost on the way.
-    assert talk.directory.take_output().datagrams
+    assert take(talk.directory)
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/b"))[0])
     talk.tell()
     assert [each.name for each in records(talk.exchange())] == ["/swx/a", "/swx/b"]
@@ -146,7 +147,7 @@ def test_a_watcher_is_told_of_new_topics_at_once_and_asks_again_in_case_that_was
     assert [each.name for event in told if isinstance(event, TopicsListed) for each in event.topics] == ["/swx/b"]
     # The word of a new topic is lost: the next question finds it.
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/d"))[0])
-    talk.directory.take_output()
+    take(talk.directory)
     told = talk.wait(2 * SECOND)
     assert [each.name for each in records(told)] == ["/swx/d"]
 
@@ -154,7 +155,7 @@ def test_a_watcher_is_told_of_new_topics_at_once_and_asks_again_in_case_that_was
 def enter_frame(talk: Talk, name: str) -> bytes:
     other = DirectoryClient(lambda: SERVICE, lambda: talk.life.member, Gate(DOMAIN, Counters(), talk.life.member))
     other.submit(talk.now_ns, EnterTopics(99, entries(name)))
-    (datagram,) = other.take_output().datagrams
+    (datagram,) = datagrams(take(other))
     return datagram.data
 
 
@@ -163,10 +164,10 @@ def test_the_roll_lists_all_nodes():
     assert talk.service is not None
     for number in range(500):
         talk.service.join(f"process {number} {'x' * 100}", NodeId(0), Endpoint("host", number + 2))
-    events = talk.do(CallRoll(1))
-    nodes = [record for event in events if isinstance(event, NodesListed) for record in event.nodes]
+    told = talk.do(CallRoll(1))
+    nodes = [record for event in told if isinstance(event, NodesListed) for record in event.nodes]
     assert [each.node for each in nodes] == list(range(1, 502))
-    assert len(events) > 1, "they do not fit one frame"
+    assert len(told) > 1, "they do not fit one frame"
 
 
 def test_only_current_lives_are_answered():

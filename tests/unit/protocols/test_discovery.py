@@ -2,8 +2,9 @@
 
 from random import Random
 
+from effects import datagrams, events, take
 from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId
-from vivum.core.machine import Datagram
+from vivum.core.machine import Datagram, Effect, Event
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.discovery.beaconer import Beaconer, EndBeacon, ServiceOutranked, StartBeacon
@@ -52,16 +53,13 @@ def info(endpoint: Endpoint = THERE, lives: int = 1, term: int = 1, started_ns: 
     return ServiceInfo(endpoint, False, lives, term, started_ns)
 
 
-def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[object]]:
-    datagrams: list[Datagram] = []
-    events: list[object] = []
+def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[Event]]:
+    taken: list[Effect] = []
     while True:
-        output = machine.take_output()
-        datagrams += output.datagrams
-        events += output.events
+        taken += take(machine)
         due_ns = machine.next_deadline_ns()
         if due_ns is None or due_ns > until_ns:
-            return datagrams, events
+            return datagrams(taken), events(taken)
         machine.on_timer(due_ns)
 
 
@@ -75,22 +73,22 @@ def message_of(datagram: Datagram):
 
 def test_who_finds_nobody_carries_the_service_after_its_patience():
     seeker = finder()
-    sought, events = run_to(seeker, NOW + 249 * MILLISECOND)
+    sought, told = run_to(seeker, NOW + 249 * MILLISECOND)
     assert len(sought) >= 3
     assert {each.destination for each in sought} == {BEACON_CHANNEL}
-    assert not any(isinstance(each, ServiceAbsent) for each in events)
-    _, events = run_to(seeker, NOW + 251 * MILLISECOND)
-    assert events == [ServiceAbsent()]
+    assert not any(isinstance(each, ServiceAbsent) for each in told)
+    _, told = run_to(seeker, NOW + 251 * MILLISECOND)
+    assert told == [ServiceAbsent()]
 
 
 def test_who_is_late_itself_waits_longer_before_it_takes_silence_for_absence():
     seeker = finder()
     run_to(seeker, NOW)
     seeker.on_timer(NOW + 150 * MILLISECOND)  # the question was due after 40 to 50 ms
-    _, events = run_to(seeker, NOW + 900 * MILLISECOND)
-    assert ServiceAbsent() not in events
-    _, events = run_to(seeker, NOW + 1200 * MILLISECOND)
-    assert ServiceAbsent() in events
+    _, told = run_to(seeker, NOW + 900 * MILLISECOND)
+    assert ServiceAbsent() not in told
+    _, told = run_to(seeker, NOW + 1200 * MILLISECOND)
+    assert ServiceAbsent() in told
 
 
 def test_who_slept_reads_its_mail_before_it_gives_its_service_up():
@@ -99,27 +97,27 @@ def test_who_slept_reads_its_mail_before_it_gives_its_service_up():
     seeker.on_frame(NOW, THERE, frame_of(info().to_beacon()))
     run_to(seeker, NOW)
     seeker.on_timer(NOW + 10 * SECOND)
-    assert seeker.take_output().events == []
+    assert events(take(seeker)) == []
     assert seeker.service == info()
-    _, events = run_to(seeker, NOW + 12 * SECOND)
-    assert isinstance(events[0], ServiceLost), "awake, and nothing was heard"
+    _, told = run_to(seeker, NOW + 12 * SECOND)
+    assert isinstance(told[0], ServiceLost), "awake, and nothing was heard"
 
 
 def test_who_may_not_carry_a_service_seeks_for_ever_at_a_bounded_rate():
     seeker = finder(carry_after_ns=None)
-    sought, events = run_to(seeker, NOW + 60 * SECOND)
+    sought, told = run_to(seeker, NOW + 60 * SECOND)
     assert 100 <= len(sought) <= 130
-    assert not any(isinstance(each, ServiceAbsent) for each in events)
+    assert not any(isinstance(each, ServiceAbsent) for each in told)
 
 
 def test_of_two_seekers_the_younger_waits_for_the_elder():
     younger = finder()
     run_to(younger, NOW)
     younger.on_frame(NOW, THERE, frame_of(Seek(*THERE, NOW - 1, True, False)))
-    _, events = run_to(younger, NOW + 900 * MILLISECOND)
-    assert events == []
-    _, events = run_to(younger, NOW + 1100 * MILLISECOND)
-    assert events == [ServiceAbsent()], "the elder one did not come"
+    _, told = run_to(younger, NOW + 900 * MILLISECOND)
+    assert told == []
+    _, told = run_to(younger, NOW + 1100 * MILLISECOND)
+    assert told == [ServiceAbsent()], "the elder one did not come"
     elder = finder()
     run_to(elder, NOW)
     elder.on_frame(NOW, THERE, frame_of(Seek(*THERE, NOW + 1, True, False)))
@@ -139,15 +137,15 @@ def test_seeds_are_asked_directly_and_answer_for_the_service_that_they_know():
     assert answer.destination == HERE
     # What the seed says is a hint: the service itself is asked, and believed.
     seeker.on_frame(NOW, THERE, split(answer.data)[0])
-    (question,), events = run_to(seeker, NOW)
-    assert (question.destination, events) == (place, [])
+    (question,), told = run_to(seeker, NOW)
+    assert (question.destination, told) == (place, [])
     service = beaconer(place)
-    service.take_output()
+    take(service)
     service.on_frame(NOW, HERE, split(question.data)[0])
-    (word,) = service.take_output().datagrams
+    (word,) = datagrams(take(service))
     seeker.on_frame(NOW, place, split(word.data)[0])
-    _, events = run_to(seeker, NOW)
-    assert [each.service.endpoint for each in events if isinstance(each, ServiceFound)] == [place]
+    _, told = run_to(seeker, NOW)
+    assert [each.service.endpoint for each in told if isinstance(each, ServiceFound)] == [place]
 
 
 def test_a_forged_beacon_lures_nobody_away_and_makes_little_noise():
@@ -155,16 +153,16 @@ def test_a_forged_beacon_lures_nobody_away_and_makes_little_noise():
     assert service.info is not None
     seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
     run_to(seeker, NOW)
-    service.take_output()
+    take(service)
     for number in range(1000):
         forged = frame_of(ServiceInfo(Endpoint("10.6.6.6", 1 + number), True, 1000, 1 << 20, 0).to_beacon())
         seeker.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
         service.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
-    asked, events = run_to(seeker, NOW)
+    asked, told = run_to(seeker, NOW)
     assert seeker.service == service.info
-    assert events == []
+    assert told == []
     assert len(asked) == HINTS_MAX
-    assert not any(isinstance(each, ServiceOutranked) for each in service.take_output().events)
+    assert not any(isinstance(each, ServiceOutranked) for each in events(take(service)))
 
 
 def test_only_a_service_itself_says_farewell_and_only_who_seeks_is_answered():
@@ -172,25 +170,25 @@ def test_only_a_service_itself_says_farewell_and_only_who_seeks_is_answered():
     assert service.info is not None
     seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
     run_to(seeker, NOW)
-    service.take_output()
+    take(service)
     seeker.on_frame(NOW, Endpoint("10.0.0.3", 7), frame_of(Farewell(*THERE)))
     assert seeker.service == service.info
     service.on_frame(NOW, Endpoint("10.0.0.3", 7), frame_of(Seek(*HERE, 0, True, True)))
-    assert service.take_output().datagrams == []
+    assert datagrams(take(service)) == []
 
 
 def test_a_silent_service_is_lost_and_sought_again():
     seeker = finder()
     run_to(seeker, NOW)
     seeker.on_frame(NOW, THERE, frame_of(info().to_beacon()))
-    _, events = run_to(seeker, NOW + 2 * SECOND)
-    assert events == [ServiceFound(info())]
+    _, told = run_to(seeker, NOW + 2 * SECOND)
+    assert told == [ServiceFound(info())]
     seeker.on_frame(NOW + 2 * SECOND, THERE, frame_of(info(lives=2).to_beacon()))
-    _, events = run_to(seeker, NOW + 4 * SECOND)
-    assert events == [], "it was heard in between"
-    sought, events = run_to(seeker, NOW + 6 * SECOND)
-    assert isinstance(events[0], ServiceLost)
-    assert ServiceAbsent() in events
+    _, told = run_to(seeker, NOW + 4 * SECOND)
+    assert told == [], "it was heard in between"
+    sought, told = run_to(seeker, NOW + 6 * SECOND)
+    assert isinstance(told[0], ServiceLost)
+    assert ServiceAbsent() in told
     assert sought
 
 
@@ -219,28 +217,28 @@ def test_who_carries_the_service_does_not_listen_to_others_until_told():
 def test_a_beacon_answers_seekers_and_comes_twice_a_second():
     service = beaconer()
     service.on_timer(NOW)
-    output = service.take_output()
-    assert [each.destination for each in output.datagrams] == [BEACON_CHANNEL]
+    output = take(service)
+    assert [each.destination for each in datagrams(output)] == [BEACON_CHANNEL]
     assert service.next_deadline_ns() == NOW + 500 * MILLISECOND
     service.on_frame(NOW, HERE, frame_of(Seek(*HERE, 1, True, False)))
-    (answer,) = service.take_output().datagrams
+    (answer,) = datagrams(take(service))
     assert answer.destination == HERE
     assert (message_of(answer).host, message_of(answer).port) == THERE
 
 
 def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
     service, seeker = beaconer(), finder()
-    service.take_output()
+    take(service)
     run_to(seeker, NOW)
     assert service.info is not None
     seeker.on_frame(NOW, THERE, frame_of(service.info.to_beacon()))
     run_to(seeker, NOW)
     service.submit(NOW, EndBeacon())
-    (word,) = service.take_output().datagrams
+    (word,) = datagrams(take(service))
     assert word.destination == BEACON_CHANNEL
     seeker.on_frame(NOW, THERE, split(word.data)[0])
-    sought, events = run_to(seeker, NOW)
-    assert [type(each) for each in events] == [ServiceLost]
+    sought, told = run_to(seeker, NOW)
+    assert [type(each) for each in told] == [ServiceLost]
     assert sought
     # A farewell of another service is nobody's concern.
     seeker.on_frame(NOW, HERE, frame_of(info(HERE).to_beacon()))
@@ -259,14 +257,12 @@ def test_of_two_services_exactly_one_gives_way():
     for first, second in cases:
         a, b = beaconer(HERE, **first), beaconer(THERE, **second)
         for machine in (a, b):
-            machine.take_output()
+            take(machine)
         assert a.info is not None
         assert b.info is not None
         a.on_frame(NOW, THERE, frame_of(b.info.to_beacon()))
         b.on_frame(NOW, HERE, frame_of(a.info.to_beacon()))
-        outranked = [
-            any(isinstance(each, ServiceOutranked) for each in machine.take_output().events) for machine in (a, b)
-        ]
+        outranked = [any(isinstance(each, ServiceOutranked) for each in events(take(machine))) for machine in (a, b)]
         assert sorted(outranked) == [False, True]
         if first != second:
             assert outranked == [False, True], "the first of each case stays"
@@ -277,5 +273,5 @@ def test_what_is_not_of_the_domain_s_discovery_is_refused():
     run_to(seeker, NOW)
     bad = split(encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, NOW, Seek("h", 1, 1, True, True)))[0]
     seeker.on_frame(NOW, Endpoint("x", 1), bad)
-    datagrams, _ = run_to(seeker, NOW)
-    assert all(each.destination == Channel(0) for each in datagrams), "it knows no service to tell of"
+    sought, _ = run_to(seeker, NOW)
+    assert all(each.destination == Channel(0) for each in sought), "it knows no service to tell of"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from effects import datagrams, deliveries
 from vivum.core.errors import LimitError
 from vivum.core.ids import Channel, GroupId, Member, NodeId
 from vivum.core.limits import Limits
-from vivum.core.machine import EMPTY_OUTPUT, Priority
+from vivum.core.machine import Priority
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.commands import (
     GapReported,
@@ -84,7 +85,7 @@ def test_a_full_window_and_a_full_queue_refuse_and_change_nothing(make_duo: Make
     before = counters.as_dict()
     with pytest.raises(LimitError):
         duo.node(duo.a).submit(duo.pair.clock.now_ns, SendMessages(GROUP, [bytes(1000), b"small"]))
-    assert duo.node(duo.a).take_output() is EMPTY_OUTPUT
+    assert duo.node(duo.a).take_output() == []
     assert counters.as_dict() == {**before, "messages_rejected": before["messages_rejected"] + 2}
     # Numbers go on as if nothing had been asked, and there is room again once Bob has answered.
     duo.drop_nothing()
@@ -158,13 +159,13 @@ def test_a_frame_that_is_only_late_is_not_asked_for(make_duo: MakeDuo) -> None:
     first, second = (datagram.data for _, _, datagram in duo.pair._on_link)
     duo.pair._on_link.clear()
     bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
-    bob.on_datagram(now_ns, duo.a, second)
+    bob.on_datagrams(now_ns, [(duo.a, second)])
     bob.on_timer(now_ns + MILLISECOND // 2)
-    bob.on_datagram(now_ns + MILLISECOND // 2, duo.a, first)
-    payloads = [payload for delivery in bob.take_output().deliveries for payload in delivery.payloads]
+    bob.on_datagrams(now_ns + MILLISECOND // 2, [(duo.a, first)])
+    payloads = [payload for delivery in deliveries(bob.take_output()) for payload in delivery.payloads]
     assert payloads == numbered(2)
     bob.on_timer(now_ns + 15 * MILLISECOND)
-    assert bob.take_output() is EMPTY_OUTPUT
+    assert bob.take_output() == []
     assert bob.counters.naks_sent == 0
 
 
@@ -209,7 +210,7 @@ def test_a_frame_that_comes_twice_is_delivered_once(make_duo: MakeDuo) -> None:
     duo.send(duo.a, b"once")
     (_, _, datagram) = duo.pair._on_link[0]
     for _ in range(3):
-        duo.node(duo.b).on_datagram(duo.pair.clock.now_ns, duo.a, datagram.data)
+        duo.node(duo.b).on_datagrams(duo.pair.clock.now_ns, [(duo.a, datagram.data)])
     duo.pair.run_for(SECOND)
     assert duo.got(duo.b, ALICE) == [b"once"]
     assert duo.counters(duo.b).frames_duplicate == 3
@@ -312,7 +313,7 @@ def test_an_idle_group_falls_silent(make_duo: MakeDuo) -> None:
     duo.pair.run_for(10 * SECOND)
     for endpoint in (duo.a, duo.b):
         assert duo.node(endpoint).next_deadline_ns() is None
-        assert duo.node(endpoint).take_output() is EMPTY_OUTPUT
+        assert duo.node(endpoint).take_output() == []
 
 
 def test_frames_held_behind_a_gap_are_let_go_when_it_closes(make_duo: MakeDuo) -> None:
@@ -349,12 +350,12 @@ def test_without_room_control_comes_and_data_stays(make_duo: MakeDuo) -> None:
     assert alice.has_data
     alice.on_timer(now_ns + SECOND)
     output = alice.take_output(room_bytes=0)
-    assert [kind_name(datagram.data) for datagram in output.datagrams] == ["ACK"]
+    assert [kind_name(datagram.data) for datagram in datagrams(output)] == ["ACK"]
     # The delivery at home and the events come all the same.
-    assert output.deliveries[0].payloads == numbered(5)
+    assert deliveries(output)[0].payloads == numbered(5)
     assert alice.has_data
     output = alice.take_output(room_bytes=1)
-    assert [kind_name(datagram.data) for datagram in output.datagrams] == ["DATA"]
+    assert [kind_name(datagram.data) for datagram in datagrams(output)] == ["DATA"]
     assert not alice.has_data
 
 
@@ -362,7 +363,7 @@ def test_data_is_sealed_as_far_as_there_is_room(make_duo: MakeDuo) -> None:
     duo = make_duo()
     alice = duo.node(duo.a)
     alice.submit(duo.pair.clock.now_ns, SendMessages(GROUP, [bytes(1000)] * 20))
-    sizes = [len(datagram.data) for datagram in alice.take_output(room_bytes=3000).datagrams]
+    sizes = [len(datagram.data) for datagram in datagrams(alice.take_output(room_bytes=3000))]
     assert len(sizes) == 3
     assert sum(sizes[:-1]) < 3000 <= sum(sizes)
 
@@ -376,9 +377,9 @@ def test_control_goes_before_repairs_before_data(make_duo: MakeDuo) -> None:
     duo.pair.run_for(MILLISECOND)
     bob, alice, now_ns = duo.node(duo.b), duo.node(duo.a), duo.pair.clock.now_ns
     bob.on_timer(now_ns + 3 * MILLISECOND)
-    for datagram in bob.take_output().datagrams:
-        alice.on_datagram(now_ns + 3 * MILLISECOND, duo.b, datagram.data)
+    for datagram in datagrams(bob.take_output()):
+        alice.on_datagrams(now_ns + 3 * MILLISECOND, [(duo.b, datagram.data)])
     alice.submit(now_ns + 3 * MILLISECOND, SendMessages(GROUP, [b"new"]))
     alice.on_timer(now_ns + 100 * MILLISECOND)
-    kinds = [kind_name(datagram.data) for datagram in alice.take_output().datagrams]
+    kinds = [kind_name(datagram.data) for datagram in datagrams(alice.take_output())]
     assert kinds == ["ACK", "HEARTBEAT", "RESENT", "DATA"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from effects import datagrams, deliveries
 from vivum.core.errors import UsageError
 from vivum.core.ids import Channel, GroupId, Member, NodeId
 from vivum.core.machine import ChannelClosed, ChannelOpened
@@ -182,7 +183,7 @@ def test_a_late_frame_of_a_former_life_is_refused(make_duo: MakeDuo) -> None:
     duo.restart(duo.a, 2)
     duo.send(duo.a, b"new")
     duo.pair.run_for(MILLISECOND)
-    duo.node(duo.b).on_datagram(duo.pair.clock.now_ns, duo.a, old)
+    duo.node(duo.b).on_datagrams(duo.pair.clock.now_ns, [(duo.a, old)])
     duo.pair.run_for(SECOND)
     assert duo.got(duo.b, ALICE) == [b"new"]
     assert duo.counters(duo.b).frames_refused_state == 1
@@ -206,12 +207,12 @@ def test_an_acknowledgement_to_a_former_life_of_the_sender_does_not_count(make_d
     duo.pair.run_for(10 * MILLISECOND)
     bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
     bob.on_timer(now_ns + 20 * MILLISECOND)
-    (ack,) = bob.take_output().datagrams
+    (ack,) = datagrams(bob.take_output())
     duo.restart(duo.a, 2)
     duo.drop_all()
     send_one_a_frame(duo, duo.a, numbered(3))
     alice = duo.node(duo.a)
-    alice.on_datagram(duo.pair.clock.now_ns, duo.b, ack.data)
+    alice.on_datagrams(duo.pair.clock.now_ns, [(duo.b, ack.data)])
     assert alice.counters.frames_refused_state == 1
     assert alice.counters.messages_stable == 0
 
@@ -328,8 +329,8 @@ def test_best_effort_drops_what_comes_late_to_keep_the_order(make_duo: MakeDuo) 
     first, second, third = (datagram.data for _, _, datagram in duo.pair._on_link)
     duo.pair._on_link.clear()
     for data in (first, third, second, third):
-        bob.on_datagram(now_ns, duo.a, data)
-    payloads = [payload for delivery in bob.take_output().deliveries for payload in delivery.payloads]
+        bob.on_datagrams(now_ns, [(duo.a, data)])
+    payloads = [payload for delivery in deliveries(bob.take_output()) for payload in delivery.payloads]
     assert payloads == [b"0", b"2"]
     assert bob.counters.frames_late == 2
 

@@ -135,7 +135,7 @@ def test_a_stranger_is_refused_and_counted() -> None:
     parts = wire.members[receiver]
     parts.client.endpoints.pop(next(node for node, place in parts.client.endpoints.items() if place == sender))
     refused = parts.counters.frames_refused_state
-    parts.node.on_datagram(wire.now_ns, sender, caught[0][1].data)
+    parts.node.on_datagrams(wire.now_ns, [(sender, caught[0][1].data)])
     assert parts.counters.frames_refused_state == refused + 1
     assert got(wire, receiver) == []
 

@@ -8,7 +8,7 @@ from qsm_worlds.streams import ALICE, ONE, TWO, config, delivered, make_chain, m
 from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, GroupId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Datagram, Output
+from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.qsm.marks import END, MARKS, SLOW_MARK, slow_mark
@@ -31,7 +31,8 @@ class Desk:
     def __init__(self, regions: int = 3, **settings: Any) -> None:
         self.counters = Counters()
         self.settings = QsmSettings(**{"rate_initial": FAST, **settings})
-        self.sending = Sender(self.settings, Limits(), self.counters)
+        self.effects: list[Effect] = []
+        self.sending = Sender(self.settings, Limits(), self.counters, self.effects)
         self.streams = tuple(self.open(region) for region in range(1, regions + 1))
         self.frames: list[tuple[object, Frame]] = []
 
@@ -61,11 +62,12 @@ class Desk:
         self.sending.on_report(0, stream, RegionReport(1, stable, floor, (), rate, 1))
 
     def events(self, kind: type) -> list[Any]:
-        return [event for event in self.sending.events if isinstance(event, kind)]
+        return [event for event in self.effects if isinstance(event, kind)]
 
     def heard_by(self, region: int, *views: int) -> list[tuple[int, int]]:
         """What a member of these views of a region delivers."""
-        chain, output = make_chain(), Output()
+        chain = make_chain()
+        effects: list[Effect] = []
         for view in views or (1,):
             stream = make_receiver(region, view)
             chain.add(stream)
@@ -76,8 +78,8 @@ class Desk:
                     mine = pick(frame, [(region, view)])
                 if mine is not None:
                     stream.on_data(0, mine)
-        chain.deliver(output)
-        return delivered(output)
+        chain.deliver(effects)
+        return delivered(effects)
 
 
 def in_order(count: int, group: int = ONE) -> list[tuple[int, int]]:

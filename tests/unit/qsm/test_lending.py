@@ -4,10 +4,11 @@ import mmap
 
 import pytest
 
+from effects import deliveries
 from qsm_worlds.streams import ALICE, ONE, config, make_chain, make_receiver
 from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Datagram, Output
+from vivum.core.machine import Datagram, Effect
 from vivum.core.time import SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.qsm.lanes import take_run
@@ -35,7 +36,7 @@ class World:
         memory = mmap.mmap(-1, SLOTS * _slots.SLOT_BYTES)
         self.board = _board.Board(memory, 5)
         self.pool = _slots.SlotPool(memory)
-        self.sending = Sender(SETTINGS, Limits(), Counters(), FrameBuilder(60_000, self.pool))
+        self.sending = Sender(SETTINGS, Limits(), Counters(), [], FrameBuilder(60_000, self.pool))
         self.stream = self.sending.open(config(1, 1, 3), (Channel(1),))
 
     def send(self, count: int) -> list[Frame]:
@@ -99,19 +100,20 @@ def test_a_run_ends_before_a_frame_that_is_gone_which_is_lost_as_one_that_never_
     frames = world.send(7)
     region, lane = reader()
     _, stream, chain = lane
-    lanes, output = {frames[0].stream: lane}, Output()
+    lanes = {frames[0].stream: lane}
+    effects: list[Effect] = []
     first = frames[0]
     assert first.keep()
     region.on_data(0, stream, first)
-    chain.deliver(output)
+    chain.deliver(effects)
     # Frame 3 is written over: its sender thought that all had it.
     world.stream._frames[3] = b""
     world.send(2)
-    assert take_run(lanes, 0, frames, 1, output) == 3
+    assert take_run(lanes, 0, frames, 1, effects) == 3
     assert (stream.window.prefix, stream.delivered) == (3, 3)
     assert chain.counters.frames_gone == 1
-    assert sum(len(each.payloads) for each in output.deliveries) >= 3 * PER_FRAME - 2
-    assert take_run(lanes, 0, frames, 4, output) == 0, "what is behind it is not next"
+    assert sum(len(each.payloads) for each in deliveries(effects)) >= 3 * PER_FRAME - 2
+    assert take_run(lanes, 0, frames, 4, effects) == 0, "what is behind it is not next"
     for frame in frames[4:]:
         assert frame.keep()
         assert region.on_data(0, stream, frame)

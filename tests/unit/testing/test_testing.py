@@ -1,9 +1,11 @@
 """The public helpers for tests of machines: a virtual clock, and two machines on a fake link."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from vivum.core.ids import Endpoint
-from vivum.core.machine import EMPTY_OUTPUT, Command, Datagram, Output
+from vivum.core.machine import Command, Datagram, Effect
 from vivum.core.time import MICROSECOND, MILLISECOND
 from vivum.testing import Pair, VirtualClock
 
@@ -20,30 +22,35 @@ class Player:
         self.answers = answers
         self.heard: list[tuple[int, bytes]] = []
         self.deadline_ns: int | None = None
-        self.output = Output()
+        self.effects: list[Effect] = []
         self.has_data = False
 
-    def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
-        assert source == self.other
-        self.heard.append((now_ns, data))
-        if self.answers:
-            self.answers -= 1
-            self.deadline_ns = now_ns + MILLISECOND
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+        for source, data in arrived:
+            assert source == self.other
+            self.heard.append((now_ns, data))
+            if self.answers:
+                self.answers -= 1
+                self.deadline_ns = now_ns + MILLISECOND
 
     def submit(self, now_ns: int, command: Command) -> None:
-        self.output.datagrams.append(Datagram(self.other, b"ping"))
+        self.effects.append(Datagram(self.other, b"ping"))
 
     def on_timer(self, now_ns: int) -> None:
         if self.deadline_ns is not None and now_ns >= self.deadline_ns:
             self.deadline_ns = None
-            self.output.datagrams.append(Datagram(self.other, b"pong"))
+            self.effects.append(Datagram(self.other, b"pong"))
 
     def next_deadline_ns(self) -> int | None:
         return self.deadline_ns
 
-    def take_output(self, room_bytes: int = 0) -> Output:
-        output, self.output = self.output, Output()
-        return output or EMPTY_OUTPUT
+    def take_output(self, room_bytes: int = 0) -> list[Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        self.submit(now_ns, command)
+        return []
 
 
 def test_a_virtual_clock_moves_when_it_is_told_and_never_back() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from effects import deliveries, events
 from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
 from vivum.core.ids import ViewNumber
-from vivum.core.machine import Delivery, Output
+from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.qsm.marks import VIEW_MARK, view_mark
 from vivum.protocols.qsm.receive import sender_fifo as chain_module
@@ -13,48 +14,52 @@ from vivum.wire.kinds import Kind
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     frames = frames_of(4)
     for number in (2, 0, 3, 1):
         stream.on_data(0, frames[number])
-        chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
+        chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
 
 
 def test_a_stream_waits_for_the_end_of_the_one_before() -> None:
-    chain, output = make_chain(), Output()
+    chain = make_chain()
+    effects: list[Effect] = []
     new, old = make_receiver(view=5), make_receiver(view=3)
     chain.add(new)
     chain.add(old)
     old_frames, new_frames = frames_of(2, view=3), frames_of(2, view=5, first=2)
     for frame in new_frames[:2]:
         new.on_data(0, frame)
-    chain.deliver(output)
-    assert delivered(output) == []
+    chain.deliver(effects)
+    assert delivered(effects) == []
     old.on_data(0, old_frames[0])
     old.on_data(0, old_frames[1])
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1)], "the end mark has not come"
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1)], "the end mark has not come"
     old.on_data(0, old_frames[2])
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
 
 
 def test_a_token_that_tells_the_end_is_as_good_as_the_mark() -> None:
-    chain, output = make_chain(), Output()
+    chain = make_chain()
+    effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
     chain.add(old)
     chain.add(new)
     old.on_data(0, frames_of(1, view=3)[0])
     new.on_data(0, frames_of(1, view=5, first=1)[0])
     old.on_status(1, True, 1, 1)
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1)]
 
 
 def test_a_view_that_is_over_takes_the_older_ones_with_it_and_delivers_what_they_hold() -> None:
-    chain, output = make_chain(), Output()
+    chain = make_chain()
+    effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
     chain.add(old)
     chain.add(new)
@@ -62,66 +67,71 @@ def test_a_view_that_is_over_takes_the_older_ones_with_it_and_delivers_what_they
     for frame in frames_of(2, view=3)[:2]:
         old.on_data(0, frame)
     new.on_data(0, frames_of(1, view=5, first=2)[0])
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1)]
-    chain.remove(new, output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1)]
+    chain.remove(new, effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
     assert chain.streams == []
 
 
 def test_behind_a_hole_in_what_a_dead_sender_sent_all_is_reported() -> None:
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     stream.sender_gone = True
     frames = frames_of(3)
     stream.on_data(0, frames[0])
     stream.on_data(0, frames[2])
     stream.give_up_next()
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0)]
-    assert output.events == [GapReported(ONE, ALICE, 1, 3)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0)]
+    assert events(effects) == [GapReported(ONE, ALICE, 1, 3)]
     assert not chain.is_broken
 
 
 def test_a_hole_before_the_first_message_of_a_group_is_noticed() -> None:
     """The frame that is missing may have told in which view the messages behind it were accepted (seed 700081)."""
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     stream.on_data(0, frames_of(2)[1])
     stream.sender_gone = True
     stream.give_up_next()
-    chain.deliver(output)
-    assert delivered(output) == []
-    assert output.events == [GapReported(ONE, ALICE, 1, 2)]
+    chain.deliver(effects)
+    assert delivered(effects) == []
+    assert events(effects) == [GapReported(ONE, ALICE, 1, 2)]
 
 
 def test_a_sender_that_comes_back_behind_a_hole_breaks_the_chain() -> None:
-    chain, old, new, output = make_chain(), make_receiver(view=3), make_receiver(view=5), Output()
+    chain, old, new = make_chain(), make_receiver(view=3), make_receiver(view=5)
+    effects: list[Effect] = []
     chain.add(old)
     old.on_status(1, True, 0, 0)
     old.sender_gone = True
     old.give_up_next()
-    chain.deliver(output)
+    chain.deliver(effects)
     assert not chain.is_broken
     chain.add(new)
     new.on_data(0, frames_of(1, view=5, first=9)[0])
-    chain.deliver(output)
+    chain.deliver(effects)
     assert chain.is_broken
-    assert delivered(output) == []
+    assert delivered(effects) == []
 
 
 def test_a_view_that_is_over_with_frames_of_a_living_sender_missing_breaks_the_chain() -> None:
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     stream.on_data(0, frames_of(2)[0])
     stream.on_status(2, True, 0, 0)
-    chain.remove(stream, output)
-    assert delivered(output) == [(ONE, 0)]
+    chain.remove(stream, effects)
+    assert delivered(effects) == [(ONE, 0)]
     assert chain.is_broken
 
 
 def test_a_hole_in_what_a_living_sender_sent_breaks_the_chain() -> None:
-    chain, stream, output = make_chain(), make_receiver(view=5), Output()
+    chain, stream = make_chain(), make_receiver(view=5)
+    effects: list[Effect] = []
     chain.add(stream)
     older = make_receiver(view=3)
     chain.add(older)
@@ -129,15 +139,16 @@ def test_a_hole_in_what_a_living_sender_sent_breaks_the_chain() -> None:
     older.closed = True
     # A view in between, of which we never heard, had message 1.
     stream.on_data(0, frames_of(1, view=5, first=2)[0])
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0)]
-    assert output.events == []
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0)]
+    assert events(effects) == []
     assert chain.is_broken
 
 
 def test_messages_of_views_before_the_group_was_entered_again_are_not_delivered() -> None:
     barred: dict[int, int] = {}
-    chain, output = make_chain(barred), Output()
+    chain = make_chain(barred)
+    effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=7)
     chain.add(old)
     sender = make_sender(view=3)
@@ -146,32 +157,34 @@ def test_messages_of_views_before_the_group_was_entered_again_are_not_delivered(
     barred[ONE] = 7
     chain.forget_group(ONE)
     old.on_data(0, seal(sender))
-    chain.deliver(output)
-    assert delivered(output) == [(TWO, 0)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(TWO, 0)]
     old.closed = True
     chain.add(new)
     new.on_data(0, frames_of(1, view=7, first=5)[0])
-    chain.deliver(output)
-    assert delivered(output) == [(TWO, 0), (ONE, 5)]
-    assert output.events == []
+    chain.deliver(effects)
+    assert delivered(effects) == [(TWO, 0), (ONE, 5)]
+    assert events(effects) == []
 
 
 def test_streams_of_a_view_whose_groups_were_all_left_hold_nothing_up() -> None:
-    chain, output = make_chain(), Output()
+    chain = make_chain()
+    effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=7)
     chain.add(old)
     chain.add(new)
     old.on_status(9, False, 0, 0)
     new.on_data(0, frames_of(1, view=7)[0])
-    chain.deliver(output)
-    assert delivered(output) == []
+    chain.deliver(effects)
+    assert delivered(effects) == []
     old.is_unwanted = True
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0)]
 
 
 def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
-    chain, output = make_chain(), Output()
+    chain = make_chain()
+    effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
     chain.add(old)
     chain.add(new)
@@ -179,12 +192,13 @@ def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
         old.on_data(0, frame)
     for frame in frames_of(2, view=5, first=1):
         new.on_data(0, frame)
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, 0), (ONE, 1), (ONE, 2)]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
 
 
 def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -> None:
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     builder = FrameBuilder(1472)
     for start in (4, 2, 4):
@@ -192,9 +206,9 @@ def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -
     builder.extend(ONE, 0, [b"%d" % number for number in range(6)])
     header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
     stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
-    chain.deliver(output)
-    assert delivered(output) == [(ONE, number) for number in range(6)]
-    assert [len(each.payloads) for each in output.deliveries] == [4, 2]
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, number) for number in range(6)]
+    assert [len(each.payloads) for each in deliveries(effects)] == [4, 2]
     assert chain.counters.frames_refused_state == 2
 
 
@@ -202,42 +216,46 @@ def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.M
     frames = frames_of(10)
     monkeypatch.setattr(chain_module, "BURST_BYTES", 3 * frames[1].length)
     behind: set[chain_module.SenderFifo] = set()
-    chain, stream, output = make_chain(behind=behind), make_receiver(), Output()
+    chain, stream = make_chain(behind=behind), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     for frame in reversed(frames):
         stream.on_data(0, frame)
     parts = []
-    chain.deliver(output)
+    chain.deliver(effects)
     while behind:
-        parts.append(len(delivered(output)))
-        chain.deliver(output)
+        parts.append(len(delivered(effects)))
+        chain.deliver(effects)
     assert parts == [3, 6, 9]
-    assert delivered(output) == [(ONE, number) for number in range(10)]
+    assert delivered(effects) == [(ONE, number) for number in range(10)]
 
 
 def test_what_was_held_behind_a_gap_is_delivered_in_as_few_parts_as_if_it_had_come_in_order() -> None:
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     for frame in reversed(frames_of(10)):
         stream.on_data(0, frame)
-    chain.deliver(output)
-    assert [(each.first_sequence, len(each.payloads)) for each in output.deliveries] == [(0, 10)]
+    chain.deliver(effects)
+    assert [(each.first_sequence, len(each.payloads)) for each in deliveries(effects)] == [(0, 10)]
 
 
 def test_a_stream_that_is_over_is_delivered_at_once_however_much_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_module, "BURST_BYTES", 1)
-    chain, stream, output = make_chain(), make_receiver(), Output()
+    chain, stream = make_chain(), make_receiver()
+    effects: list[Effect] = []
     chain.add(stream)
     for frame in reversed(frames_of(10)):
         stream.on_data(0, frame)
-    chain.remove(stream, output)
-    assert delivered(output) == [(ONE, number) for number in range(10)]
+    chain.remove(stream, effects)
+    assert delivered(effects) == [(ONE, number) for number in range(10)]
 
 
 def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers() -> None:
     runs = {}
     for packed in (frozenset(), frozenset([ONE])):
-        chain, stream, output = make_chain(packed=packed), make_receiver(), Output()
+        chain, stream = make_chain(packed=packed), make_receiver()
+        effects: list[Effect] = []
         chain.add(stream)
         sender = make_sender()
         frames = []
@@ -246,21 +264,21 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
             sender.feed(TWO, number // 4, [b"two" * 50], ViewNumber(1)) if number == 20 else None
             frames.append(seal(sender))
         stream.on_data(0, frames[0])
-        chain.deliver(output)
+        chain.deliver(effects)
         for part in (frames[1:4], frames[4:]):
             assert stream.is_next(part[0].sequence, len(part))
             assert chain.is_ready(stream)
             stream.on_run(0, part)
-            chain.deliver_run(stream, part, take_runs(part, 1000, packed)[1], output)
-        runs[packed] = output.deliveries
-        assert delivered(output)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
-        assert any(isinstance(each.payloads, PackedRun) for each in output.deliveries) == bool(packed)
-        assert all(each.group == ONE or isinstance(each.payloads, list) for each in output.deliveries)
+            chain.deliver_run(stream, part, take_runs(part, 1000, packed)[1], effects)
+        runs[packed] = deliveries(effects)
+        assert delivered(effects)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
+        assert any(isinstance(each.payloads, PackedRun) for each in deliveries(effects)) == bool(packed)
+        assert all(each.group == ONE or isinstance(each.payloads, list) for each in deliveries(effects))
 
-    def messages(deliveries: list[Delivery]) -> list[tuple[int, int, bytes]]:
+    def messages(runs: list[Delivery]) -> list[tuple[int, int, bytes]]:
         return [
             (each.group, each.first_sequence + place, payload)
-            for each in deliveries
+            for each in runs
             for place, payload in enumerate(each.payloads)
         ]
 

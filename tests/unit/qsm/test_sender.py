@@ -3,7 +3,7 @@
 from qsm_worlds.streams import ALICE, ONE, config
 from vivum.core.ids import Channel, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Datagram
+from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SendConfirmed, SendFailed
 from vivum.protocols.qsm.send.sender import Sender
@@ -13,7 +13,7 @@ from vivum.wire.tokens import RegionReport
 
 def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_numbers() -> None:
     """Ours, seed 67: it began with frame 0 again, and receivers took its frames for old ones."""
-    sending = Sender(QsmSettings(rate_initial=0), Limits(), Counters())
+    sending = Sender(QsmSettings(rate_initial=0), Limits(), Counters(), [])
     stream = sending.open(config(1, 1), (Channel(1),))
     sending.accept(ONE, [b"a"], 1, (stream,), ViewNumber(1))
     datagrams: list[Datagram] = []
@@ -31,15 +31,16 @@ def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_nu
 
 def test_a_message_whose_only_region_was_given_up_is_reported_as_failed_and_not_confirmed_as_well() -> None:
     counters = Counters()
-    sending = Sender(QsmSettings(rate_initial=0), Limits(), counters)
+    effects: list[Effect] = []
+    sending = Sender(QsmSettings(rate_initial=0), Limits(), counters, effects)
     stream = sending.open(config(1, 1), (Channel(1),))
     sending.accept(ONE, [b"a", b"b"], 2, (stream,), ViewNumber(1))
     sending.make_data(0, 1, ALICE, [], 1 << 20)
     sending.close(stream.key, 0)
     sending.forsake(stream.key)
-    (failed,) = [event for event in sending.events if isinstance(event, SendFailed)]
+    (failed,) = [event for event in effects if isinstance(event, SendFailed)]
     assert (failed.first, failed.stop) == (0, 2)
-    assert not [event for event in sending.events if isinstance(event, SendConfirmed)]
+    assert not [event for event in effects if isinstance(event, SendConfirmed)]
     assert (counters.messages_failed, counters.messages_stable) == (2, 0)
     sending.lose_everything()
     assert counters.messages_failed == 2
