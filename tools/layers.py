@@ -102,7 +102,6 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
 
 SAME_NAMES: dict[str, str] = {
     "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
-    "Port": "runtime.port has what a driver needs of a network, sim.network the link of a simulated host",
     "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
     "send": "as prepare; and the command send-file",
     "receive": "as prepare; and the command receive-file",

@@ -37,7 +37,11 @@ def caches_forget_what_is_stable(patch: Patch) -> None:
 def confirms_what_is_stable(patch: Patch) -> None:
     """The application is told at the stable point, not when every member has it."""
     right = RegionSender.on_report
-    patch.setattr(RegionSender, "on_report", lambda self, stable, floor, *rest: right(self, stable, stable, *rest))
+    patch.setattr(
+        RegionSender,
+        "on_report",
+        lambda self, report: right(self, msgspec.structs.replace(report, floor=report.stable, confirmed=report.stable)),
+    )
 
 
 def counts_only_who_knows_the_stream(patch: Patch) -> None:
@@ -158,7 +162,7 @@ def goes_on_with_a_stream_that_closes(patch: Patch) -> None:
 
 def forgets_to_label_what_it_sends_again(patch: Patch) -> None:
     """A frame for several streams is sent again as it was kept."""
-    patch.setattr(RegionSender, "_frame", lambda self, number: self._frames[number - self.confirmed])
+    patch.setattr(RegionSender, "_frame", lambda self, number: self._frames[number - self.floor])
 
 
 HYBRID_MUTANTS: dict[Callable[[Patch], None], list[int]] = {

@@ -172,12 +172,13 @@ class NodeHandle:
         """Enter a topic, which is created if it does not exist. Returns when this node is in its view.
 
         `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises, as an entry
-        (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With `receive=False` the node only sends. With `own=False` its own messages are not given
-        back to it. At most `receive_bytes_max` bytes wait for the reader; past them, reading raises
-        `MissedMessages`, or with `drop_oldest=True` (the default of best effort) the oldest go and are counted.
-        `slow` tells what happens to members that cannot keep up with what this node sends. With `replay` the reader
-        gets back copies of a recorder first: "all" that it has, from an offset of its log (int) or a time on (datetime,
-        or seconds since 1970 as a float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
+        (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With
+        `receive=False` the node only sends. With `own=False` its own messages are not given back to it. At most
+        `receive_bytes_max` bytes wait for the reader; past them, reading raises `MissedMessages`, or with
+        `drop_oldest=True` (the default of best effort) the oldest go and are counted. `slow` decides what happens to
+        members that cannot keep up with what this node sends. With `replay` the reader gets back copies of a recorder
+        first: "all" that it has, from an offset of its log (int) or a time on (datetime, or seconds since 1970 as a
+        float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic

@@ -52,7 +52,7 @@ class Layer:
         """Take a delivery, view or event of the group from below; append what goes on up to `effects`."""
         self.effects.append(effect)
 
-    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+    def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:  # noqa: ARG002
         """Take a frame of one of `kinds`."""
         raise AssertionError(f"{type(self).__name__} takes no frames")
 

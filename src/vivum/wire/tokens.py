@@ -119,8 +119,8 @@ class TokenReceipt(ControlMessage, frozen=True, tag=20):
 class RegionReport(ControlMessage, frozen=True, tag=21):
     """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
 
-    `incarnation` is the life of that sender; `stable`, `floor` and `confirmed` are as in `StreamRecord`; `sharers` is how many send;
-    `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
+    `incarnation` is the life of that sender; `stable`, `floor` and `confirmed` are as in `StreamRecord`; `sharers` is
+    how many send; `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
     """
 
     incarnation: U16

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from effects import deliveries, events
 from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_chain, make_sender, seal
-from vivum.core.ids import Channel, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
@@ -23,6 +23,7 @@ from vivum.wire.codec import Frame
 from vivum.wire.tokens import RegionReport
 
 BOB = Member(NodeId(2), Incarnation(1))
+HOME = Endpoint("alice", 1)
 
 
 def make_lane(nodes: int, **settings: Any) -> tuple[Lane, Counters]:
@@ -31,11 +32,11 @@ def make_lane(nodes: int, **settings: Any) -> tuple[Lane, Counters]:
     region = RegionMember(config(nodes=nodes), BOB, QsmSettings(**settings), Limits(), counters, chain.add, 0)
     stream = region.stream_of(ALICE, 0)
     assert stream is not None
-    return (region, stream, chain), counters
+    return (region, stream, chain, HOME), counters
 
 
 def take_one(lane: Lane, now_ns: int, frame: Frame, effects: list[Effect]) -> None:
-    region, stream, chain = lane
+    region, stream, chain, _ = lane
     if region.on_data(now_ns, stream, frame):
         chain.deliver(effects)
 
@@ -103,13 +104,13 @@ def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
             take_one(single, now_ns, frame, one_by_one)
         at = 0
         while at < len(batch):
-            taken = take_run({batch[at].stream: joint}, now_ns, batch, at, together)
+            taken = take_run({batch[at].stream: joint}, now_ns, HOME, batch, at, together)
             if not taken:
                 take_one(joint, now_ns, batch[at], together)
             at += taken or 1
         assert messages(together) == messages(one_by_one)
         assert events(together) == events(one_by_one)
-        assert state(*joint[1:]) == state(*single[1:])
+        assert state(*joint[1:3]) == state(*single[1:3])
         assert joint_counters == single_counters
 
 
@@ -128,7 +129,7 @@ def sent_by(
         datagrams: list[Datagram] = []
         sending.make_data(now_ns, 1, ALICE, datagrams, room_bytes)
         stable = min(confirmed, stream.next_frame)
-        sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0))
+        sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0, confirmed=stable))
         told.append((datagrams, sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
         told.append((list(effects), stream.next_frame, stream.kept_bytes, stream.has_room()))
         effects.clear()

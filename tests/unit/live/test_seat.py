@@ -85,7 +85,7 @@ def test_a_seat_that_moves_reports_what_nobody_will_confirm_and_counts_anew() ->
     seat = make_seat(1000)
     seat.on_confirmed(0, 990)
     seat.move_to(GroupId(777))
-    with pytest.raises(SendFailedError, match="messages 990 to 999 .* another group"):
+    with pytest.raises(SendFailedError, match=r"messages 990 to 999 .* another group"):
         flushed(seat)
     assert flushed(seat)
     assert seat.try_send([b"x"] * 3)
@@ -114,7 +114,7 @@ def test_keys_go_down_beside_their_messages() -> None:
 
 def test_who_came_and_who_went_is_computed_once_for_all_topics_with_the_same_members() -> None:
     before = tuple(Member(NodeId(number), Incarnation(1)) for number in range(110))
-    after = before[1:] + (Member(NodeId(200), Incarnation(1)),)
+    after = (*before[1:], Member(NodeId(200), Incarnation(1)))
     changes = ViewChanges()
     joined, left = changes(before, after)
     assert (joined, left) == (after[-1:], before[:1])

@@ -47,6 +47,7 @@ class Echo:
     """
 
     def __init__(self, kind: Kind, command: type[Command]) -> None:
+        self.transport = ""
         self.kinds = frozenset({kind})
         self.commands: frozenset[type[Command]] = frozenset({command})
         self.frames: list[Frame] = []

@@ -1,9 +1,10 @@
 """Heads of keyed topics are taken off by columns, as one would one by one."""
 
 import random
+from operator import add
 
 from vivum.pipeline.recording.heads import without_heads
-from vivum.protocols.keyed.keys import with_keys, without_keys
+from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
 from vivum.storage.batch_buffer import BatchBuffer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_format import decode_batch, log_schema
@@ -20,7 +21,10 @@ def test_heads_come_off_the_topics_that_have_them_and_nothing_else_changes():
             topic = chance.choice(["/keyed", "/other", "/plain"])
             if topic != "/plain":
                 cut = chance.randrange(len(payloads) + 1)
-                payloads = [*with_keys(bytes(16), 1, 0, payloads[:cut]), *without_keys(payloads[cut:])]
+                payloads = [
+                    *map(add, heads_of(bytes(16), 1, 0, cut), payloads),
+                    *[PLAIN_HEAD + each for each in payloads[cut:]],
+                ]
             runs.append(RecordedRun(topic, 1, 1, 0, 1, 0, 0, payloads))
         batch = decode_batch(buffer.seal(buffer.lay_out(runs, 0, 0)), 0, log_schema(), "memory")
         begin = chance.randrange(len(batch))

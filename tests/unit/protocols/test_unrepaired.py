@@ -5,14 +5,13 @@ from random import Random
 
 import pytest
 
-from live_wire.wired import Wire
+from live_wire.wired import DOMAIN, NO_CHANNEL, Wire
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Datagram
 from vivum.core.time import SECOND
-from vivum.protocols.commands import GapReported, SendConfirmed
-from vivum.protocols.unrepaired.machine import SendOnce
-from vivum.wire.codec import split
+from vivum.protocols.commands import GapReported, JoinGroup, SendConfirmed, SendMessages
+from vivum.wire.codec import FrameBuilder, split
 from vivum.wire.kinds import Kind
 
 GROUP = GroupId(5)
@@ -34,12 +33,14 @@ def only_messages(change: Callable[[Sent], Sent]) -> Callable[[Sent], Iterable[t
 
 def begin() -> tuple[Wire, Endpoint, Endpoint]:
     wire = Wire(2, GROUP)
+    for parts in wire.members.values():
+        parts.node.submit(wire.now_ns, JoinGroup(GROUP, NO_CHANNEL, (), transport="unrepaired"))
     sender, receiver = wire.members
     return wire, sender, receiver
 
 
 def send(wire: Wire, sender: Endpoint, payloads: list[bytes]) -> None:
-    wire.members[sender].node.submit(wire.now_ns, SendOnce(GROUP, payloads))
+    wire.members[sender].node.submit(wire.now_ns, SendMessages(GROUP, payloads))
     wire.settle()
 
 
@@ -145,12 +146,12 @@ def test_limits_are_told_before_anything_is_accepted() -> None:
     parts = wire.members[sender]
     largest = parts.qsm.limits.message_bytes_max
     with pytest.raises(LimitError, match="message_bytes_max"):
-        parts.node.submit(wire.now_ns, SendOnce(GROUP, [bytes(largest + 1)]))
+        parts.node.submit(wire.now_ns, SendMessages(GROUP, [bytes(largest + 1)]))
     with pytest.raises(NotNowError, match="not entered"):
-        parts.node.submit(wire.now_ns, SendOnce(GroupId(99), [b"x"]))
-    parts.node.submit(wire.now_ns, SendOnce(GROUP, [bytes(1 << 20)] * 4))
+        parts.node.submit(wire.now_ns, SendMessages(GroupId(99), [b"x"]))
+    parts.node.submit(wire.now_ns, SendMessages(GROUP, [bytes(1 << 20)] * 4))
     with pytest.raises(NotNowError, match="waiting_bytes_max"):
-        parts.node.submit(wire.now_ns, SendOnce(GROUP, [b"one too many"]))
+        parts.node.submit(wire.now_ns, SendMessages(GROUP, [b"one too many"]))
 
 
 def test_a_frame_from_elsewhere_than_its_sender_mutes_nobody() -> None:

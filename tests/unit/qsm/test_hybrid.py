@@ -59,7 +59,7 @@ class Desk:
     def report(self, stream: RegionSender, stable: int | None = None, floor: int | None = None, rate: int = 0) -> None:
         stable = stream.next_frame if stable is None else stable
         floor = stable if floor is None else floor
-        self.sending.on_report(0, stream, RegionReport(1, stable, floor, (), rate, 1))
+        self.sending.on_report(0, stream, RegionReport(1, stable, floor, (), rate, 1, confirmed=floor))
 
     def events(self, kind: type) -> list[Any]:
         return [event for event in self.effects if isinstance(event, kind)]

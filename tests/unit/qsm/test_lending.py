@@ -28,6 +28,8 @@ PAYLOAD = bytes(1_000)
 PER_FRAME = 59
 SLOTS = 64
 
+HOME = Endpoint("alice", 1)
+
 
 class World:
     """A sender with a board, and one that reads it."""
@@ -54,7 +56,7 @@ class World:
         return [frame for _, data in taken if type(data) is _slots.Lent for frame in split(data)]
 
     def confirm(self, stable: int) -> None:
-        self.sending.on_report(0, self.stream, RegionReport(1, stable, stable, (), 0))
+        self.sending.on_report(0, self.stream, RegionReport(1, stable, stable, (), 0, confirmed=stable))
 
 
 def test_frames_are_there_until_the_region_has_them_and_no_longer() -> None:
@@ -92,14 +94,14 @@ def reader() -> tuple[RegionMember, tuple]:
     assert stream is not None
     chain = make_chain()
     chain.add(stream)
-    return region, (region, stream, chain)
+    return region, (region, stream, chain, HOME)
 
 
 def test_a_run_ends_before_a_frame_that_is_gone_which_is_lost_as_one_that_never_came() -> None:
     world = World()
     frames = world.send(7)
     region, lane = reader()
-    _, stream, chain = lane
+    _, stream, chain, _ = lane
     lanes = {frames[0].stream: lane}
     effects: list[Effect] = []
     first = frames[0]
@@ -109,11 +111,11 @@ def test_a_run_ends_before_a_frame_that_is_gone_which_is_lost_as_one_that_never_
     # Frame 3 is written over: its sender thought that all had it.
     world.stream._frames[3] = b""
     world.send(2)
-    assert take_run(lanes, 0, frames, 1, effects) == 3
+    assert take_run(lanes, 0, HOME, frames, 1, effects) == 3
     assert (stream.window.prefix, stream.delivered) == (3, 3)
     assert chain.counters.frames_gone == 1
     assert sum(len(each.payloads) for each in deliveries(effects)) >= 3 * PER_FRAME - 2
-    assert take_run(lanes, 0, frames, 4, effects) == 0, "what is behind it is not next"
+    assert take_run(lanes, 0, HOME, frames, 4, effects) == 0, "what is behind it is not next"
     for frame in frames[4:]:
         assert frame.keep()
         assert region.on_data(0, stream, frame)

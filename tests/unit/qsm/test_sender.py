@@ -21,7 +21,9 @@ def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_nu
     sending.close(stream.key, 0)
     sending.make_data(0, 1, ALICE, datagrams, 1 << 20)
     assert stream.closed
-    sending.on_report(0, stream, RegionReport(1, stream.next_frame, stream.next_frame, (), 0))
+    sending.on_report(
+        0, stream, RegionReport(1, stream.next_frame, stream.next_frame, (), 0, confirmed=stream.next_frame)
+    )
     sending.retire(0, ())
     assert stream.key not in sending.streams
     again = sending.open(config(1, 1), (Channel(1),))

@@ -34,6 +34,7 @@ class Do(Command):
 class Scripted:
     """A protocol that causes what it is told to."""
 
+    transport = ""
     kinds: frozenset[Kind] = frozenset()
     commands: frozenset[type[Command]] = frozenset({Do})
     has_data = False

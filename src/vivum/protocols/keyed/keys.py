@@ -7,8 +7,8 @@ A query publishes its batches in order and begins one only when the one before i
 query, the number of its last batch and the positions that it has of it, which are a few ranges: a lower batch is known
 as a whole. Pure: knows neither sockets nor time.
 
-In such a topic a message on the wire begins with a head: a byte 0, no key; or a byte 1 and the key. Readers get messages
-without it; who keeps messages to send them again keeps it (`Delivery.heads`).
+In such a topic a message on the wire begins with a head: a byte 0, no key; or a byte 1 and the key. Readers get
+messages without it; who keeps messages to send them again keeps it (`Delivery.heads`).
 """
 
 from collections import OrderedDict
