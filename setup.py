@@ -50,6 +50,7 @@ def extensions():
         "runtime._board",
         "runtime._datagrams",
         "runtime._slabs",
+        "sim._engine",
         "storage._packing",
     )
     made += [

@@ -21,7 +21,7 @@ from vivum.sim.scheduler import Scheduler
 from vivum.wire.kinds import kind_name
 
 if TYPE_CHECKING:
-    from vivum.sim.host import Host
+    from vivum.sim.processor import Processor
 
 UDP_HEADER_BYTES = 28
 PACKET_BYTES_MAX = 1500
@@ -69,7 +69,7 @@ class Port:
         "rng",
     )
 
-    def __init__(self, host: "Host", rng: RandomSource) -> None:
+    def __init__(self, host: "Processor", rng: RandomSource) -> None:
         self.host = host
         self.rng = rng
         self.egress_free_ns = 0
@@ -104,7 +104,7 @@ class Network:
         self._listeners: dict[Channel, dict[NodeId, Port]] = {}
         self._wire_ns: dict[int, int] = {}
 
-    def attach(self, host: "Host", rng: RandomSource) -> Port:
+    def attach(self, host: "Processor", rng: RandomSource) -> Port:
         """Plug a host in."""
         port = Port(host, rng)
         self._ports[host.node_id] = port

@@ -26,13 +26,13 @@ from vivum.observe.trace import HashTrace, Tracer, TraceRecord
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SlowMembers
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.sim.clock import DriftingClock
+from vivum.sim.engine import Network, Scheduler
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
 from vivum.sim.loss import BurstLoss, IndependentLoss
-from vivum.sim.network import LinkProfile, Network
+from vivum.sim.network import LinkProfile
 from vivum.sim.overlap import lay_out
 from vivum.sim.scenario import Scenario, TrafficSpec
-from vivum.sim.scheduler import Scheduler
 from vivum.sim.workload import Application
 
 LATENCY_SAMPLES_MAX = 100_000
