@@ -460,6 +460,7 @@ cdef class Processor:
     cdef readonly object frame_trace
     cdef public object node
     cdef public int64_t slowness
+    cdef public object on_room
     cdef readonly Port port
     cdef readonly Scheduler _scheduler
     cdef readonly Network _network
@@ -556,7 +557,7 @@ cdef class Processor:
             return 0
         now_ns = self._scheduler.now_ns
         if now_ns >= self._busy_until_ns and not self._inbox_bytes and not self._socket.count:
-            self._after_handling(self._handle(packet))
+            self._go_on(self._handle(packet))
             return 0
         if self._socket_bytes + packet.size > self._socket_bytes_max:
             self._network.drop(self.port, packet, "socket buffer full")
@@ -608,7 +609,7 @@ cdef class Processor:
             # Between two quanta of input, or a host with always more to read would never get to its timers.
             self._timer_ns = UNSET
             self.node.on_timer(self._local(now_ns))
-        self._after_handling(cost_ns)
+        self._go_on(cost_ns)
         return 0
 
     cdef int64_t _handle_all(self, Queue queue, int64_t cost_ns) except -1:
@@ -666,20 +667,31 @@ cdef class Processor:
         # As Python rounds, to even: C does not.
         return ROUND(<double> cost_ns * self._weight)
 
-    def _after_handling(self, cost_ns):
-        """Pull what the node has to say, then call `_settle`. A host says what that means."""
-        raise NotImplementedError
-
     # After handling.
 
-    def _settle(self, node, int64_t done_ns, int64_t room_bytes, bint hurried):
-        """Be busy until `done_ns`, and see when to go on."""
+    cpdef int _go_on(self, int64_t cost_ns) except -1:
+        """Let the node say what it has to say, be busy for as long as all this takes, and see when to go on."""
+        node = self.node
+        cdef int64_t now_ns = self._scheduler.now_ns
+        cdef int64_t done_ns = now_ns + cost_ns
+        cdef int64_t room_bytes = self._network.egress_room_bytes(self.port)
+        cdef bint hurried = False
+        carried_out = self._carry_out(node, now_ns, done_ns, room_bytes)
+        if carried_out is not None:
+            done_ns, room_bytes, hurried = carried_out
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
         # With room and time left the node has sealed all that it could: no need to ask.
         if self._socket.count or self._inbox_bytes or ((hurried or room_bytes <= 0) and node.has_data):
             self._wake_when_able(room_bytes)
         self._arm_timer(node)
+        if self.on_room is not None:
+            self.on_room(self)
+        return 0
+
+    def _carry_out(self, node, now_ns, done_ns, room_bytes):
+        """Pull what the node has to say, and do it: see the twin."""
+        raise NotImplementedError
 
     cdef int _wake_when_able(self, int64_t room_bytes) except -1:
         cdef int64_t able_ns = max(self._busy_until_ns, self._scheduler.now_ns)
@@ -719,4 +731,4 @@ cdef class Processor:
             return
         self._timer_ns = UNSET
         self.node.on_timer(self._local(now_ns))
-        self._after_handling(0)
+        self._go_on(0)

@@ -42,7 +42,6 @@ class Host(Processor):
         self.on_started: Callable[[Host], None] | None = None
         self.on_delivery: Callable[[Host, Delivery], None] | None = None
         self.on_event: Callable[[Host, Event], None] | None = None
-        self.on_room: Callable[[Host], None] | None = None
         self._make_node = make_node
 
     # Life and death.
@@ -57,7 +56,7 @@ class Host(Processor):
             self.trace(NodeStarted(self._scheduler.now_ns, *self.node.member))
         if self.on_started is not None:
             self.on_started(self)
-        self._after_handling(0)
+        self._go_on(0)
 
     def crash(self) -> None:
         """End this life without a word. What waits in its buffers is gone."""
@@ -90,16 +89,9 @@ class Host(Processor):
         self._wake_now()
         return True
 
-    def _after_handling(self, cost_ns: int) -> None:
-        """Pull what the node has to say, be busy for as long as all this takes, and see when to go on."""
-        node = self.node
-        assert node is not None
-        now_ns = self._scheduler.now_ns
-        done_ns = now_ns + cost_ns
-        network, port = self._network, self.port
-        idle = port.egress_free_ns <= now_ns
-        room_bytes = network.profile.egress_bytes_max if idle else network.egress_room_bytes(port)
-        hurried = False
+    def _carry_out(self, node: Node, now_ns: int, done_ns: int, room_bytes: int) -> tuple[int, int, bool] | None:
+        """Pull what the node has to say, and do it: see `Processor._carry_out`."""
+        sent_any = hurried = False
         while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
             if output.events:
                 self._tell(output.events)
@@ -108,14 +100,13 @@ class Host(Processor):
                     self.on_delivery(self, delivery)
             if not output.datagrams:
                 break
+            sent_any = True
             sent_bytes, done_ns = self._send(output, done_ns)
             room_bytes = max(0, room_bytes - sent_bytes)
             if done_ns - now_ns > QUANTUM_NS:
                 hurried = True
                 break
-        self._settle(node, done_ns, room_bytes, hurried)
-        if self.on_room is not None:
-            self.on_room(self)
+        return (done_ns, room_bytes, hurried) if sent_any else None
 
     def _send(self, output: Output, done_ns: int) -> tuple[int, int]:
         """Hand datagrams to the interface one after the other; return their bytes and when the last is handed over."""

@@ -4,13 +4,15 @@ What arrives while the processor is busy waits in a bounded socket buffer and ov
 sleeping process reads nothing. As the real driver does, the processor drains the socket into its own bounded memory
 before it handles anything, and handles by priority.
 
-Does not know what a node's output means: `Host` carries that out in `_after_handling`.
+Does not know what a node's output means: `Host` carries that out in `_carry_out`.
 
 `_engine.pyx` has this class compiled, with the same behaviour to the nanosecond; change both or neither.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from vivum.core.ids import Endpoint, Incarnation, NodeId
 from vivum.core.randomness import RandomSource
@@ -62,6 +64,7 @@ class Processor:
         self.frame_trace = frame_trace
         self.node: Node | None = None
         self.slowness = 1
+        self.on_room: Callable[[Any], None] | None = None
         self._scheduler = scheduler
         self._network = network
         self._busy_until_ns = 0
@@ -124,7 +127,7 @@ class Processor:
             return
         now_ns = self._scheduler.now_ns
         if now_ns >= self._busy_until_ns and not self._inbox_bytes and not self._socket:
-            self._after_handling(self._handle(packet))
+            self._go_on(self._handle(packet))
             return
         size = len(packet.data)
         if self._socket_bytes + size > self.profile.socket_bytes_max:
@@ -181,7 +184,7 @@ class Processor:
             # Between two quanta of input, or a host with always more to read would never get to its timers.
             self._timer_ns = None
             self.node.on_timer(self.clock.local_ns(now_ns))
-        self._after_handling(cost_ns)
+        self._go_on(cost_ns)
 
     def _drain(self) -> None:
         """Empty the socket into the host's own memory, by priority, as far as that may grow."""
@@ -215,20 +218,33 @@ class Processor:
             self._weight = 1.0 + self.profile.memory_cost * self.node.held_bytes / 1e6
         return round(cost_ns * self._weight)
 
-    def _after_handling(self, cost_ns: int) -> None:
-        """Pull what the node has to say, then call `_settle`. A host says what that means."""
-        raise NotImplementedError
-
     # After handling.
 
-    def _settle(self, node: Node, done_ns: int, room_bytes: int, hurried: bool) -> None:
-        """Be busy until `done_ns`, and see when to go on."""
+    def _go_on(self, cost_ns: int) -> None:
+        """Let the node say what it has to say, be busy for as long as all this takes, and see when to go on."""
+        node = self.node
+        assert node is not None
+        now_ns = self._scheduler.now_ns
+        done_ns, room_bytes, hurried = now_ns + cost_ns, self._network.egress_room_bytes(self.port), False
+        carried_out = self._carry_out(node, now_ns, done_ns, room_bytes)
+        if carried_out is not None:
+            done_ns, room_bytes, hurried = carried_out
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
         # With room and time left the node has sealed all that it could: no need to ask.
         if self._socket or self._inbox_bytes or ((hurried or room_bytes <= 0) and node.has_data):
             self._wake_when_able(room_bytes)
         self._arm_timer(node)
+        if self.on_room is not None:
+            self.on_room(self)
+
+    def _carry_out(self, node: Node, now_ns: int, done_ns: int, room_bytes: int) -> tuple[int, int, bool] | None:
+        """Pull what the node has to say, and do it.
+
+        Return when the last datagram is handed over, the room that is then left, and whether there is more to say; None
+        if nothing was sent. The processor is free for sending from `done_ns` on.
+        """
+        raise NotImplementedError
 
     def _wake_when_able(self, room_bytes: int) -> None:
         able_ns = max(self._busy_until_ns, self._scheduler.now_ns)
@@ -260,4 +276,4 @@ class Processor:
             return
         self._timer_ns = None
         self.node.on_timer(self.clock.local_ns(now_ns))
-        self._after_handling(0)
+        self._go_on(0)
