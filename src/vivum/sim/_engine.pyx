@@ -477,12 +477,12 @@ cdef class Processor:
     cdef int64_t _timer_ns
     cdef int64_t _timer_deadline_ns
     cdef Queue _socket
-    cdef int64_t _socket_bytes
+    cdef readonly int64_t _socket_bytes
     cdef int64_t _socket_bytes_high
     cdef Queue _controls
     cdef Queue _repairs
     cdef Queue _datas
-    cdef int64_t _inbox_bytes
+    cdef readonly int64_t _inbox_bytes
     cdef double _weight
     cdef int64_t _weighed_ns
 

@@ -114,6 +114,7 @@ class World:
                 self._groups_of[node].append(group)
         for node in node_ids:
             self.hosts[node] = self._make_host(node)
+        self._clocks = {node: host.clock for node, host in self.hosts.items()}
         self.endpoints = {node: host.endpoint for node, host in self.hosts.items()}
         self.service: Host | None = None
         if PROTOCOLS[scenario.protocol].make_service is not None:
@@ -278,9 +279,11 @@ class World:
 
     def _on_delivery(self, host: Host, delivery: Delivery) -> None:
         self.delivered += len(delivery.payloads)
-        if len(self._latencies_ns) < LATENCY_SAMPLES_MAX and delivery.sender.node != host.node_id:
-            sent_ns = self.hosts[delivery.sender.node].clock.true_ns(delivery.sent_ns)
-            self._latencies_ns.append(self.scheduler.now_ns - sent_ns)
+        if len(self._latencies_ns) >= LATENCY_SAMPLES_MAX:
+            return
+        sender = delivery.sender.node
+        if sender != host.node_id:
+            self._latencies_ns.append(self.scheduler.now_ns - self._clocks[sender].true_ns(delivery.sent_ns))
 
 
 def _percentile_us(ordered_ns: list[int], share: float) -> float | None:

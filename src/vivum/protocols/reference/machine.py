@@ -194,13 +194,22 @@ class ReferenceMachine:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: ignore what makes no sense now, then act by kind."""
         self._now_ns = now_ns
+        if frame.kind in DATA_KINDS:
+            stream = self._incoming.get((frame.sender, frame.region))
+            if stream is not None and stream.sender.incarnation == frame.incarnation:
+                # Its sender was found to be a member of the group when it was opened; who leaves the group closes it.
+                stream.heard_ns = now_ns
+                self._on_data(stream, frame)
+                return
         group = GroupId(frame.region)
         membership = self._groups.get(group)
         if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
             self._refuse(source, frame, "not a member of a group that this node is in")
             return
         if frame.kind in DATA_KINDS:
-            self._on_data(source, frame)
+            stream = self._stream_of(source, frame)
+            if stream is not None:
+                self._on_data(stream, frame)
             return
         body = self._gate.decode(now_ns, source, frame)
         if body is None:
@@ -216,14 +225,7 @@ class ReferenceMachine:
         elif isinstance(body, Nak):
             self._on_nak(source, outgoing, frame, body)
 
-    def _on_data(self, source: Endpoint, frame: Frame) -> None:
-        stream = self._incoming.get((frame.sender, frame.region))
-        if stream is not None and stream.sender.incarnation == frame.incarnation:
-            stream.heard_ns = self._now_ns
-        else:
-            stream = self._stream_of(source, frame)
-            if stream is None:
-                return
+    def _on_data(self, stream: IncomingStream, frame: Frame) -> None:
         if not self.settings.reliable:
             stream.on_best_effort(frame, self._output)
             return
