@@ -9,7 +9,7 @@ Times are 64-bit nanoseconds here, so a run ends before 292 simulated years.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.stdlib cimport realloc as c_realloc
@@ -58,7 +58,9 @@ cdef enum:
     # No time to wake up, no timer: all times that are set are at least 0.
     UNSET = -1
 
+# By the kind byte of a datagram that nobody has checked yet.
 cdef uint8_t[256] PRIORITY_OF
+cdef list NAME_OF = [kind_name(bytes((0, _kind))) for _kind in range(256)]
 for _kind in range(256):
     PRIORITY_OF[_kind] = priority_of(bytes((0, _kind)))
 
@@ -204,14 +206,22 @@ cdef class Packet:
     cdef readonly object data
     cdef readonly int64_t wire_ns
     cdef Py_ssize_t size
+    cdef object source_name
 
-    def __init__(self, source_node, source, destination, data, int64_t wire_ns):
+    def __init__(self, source_node, source, destination, data, int64_t wire_ns, source_name=None):
         self.source_node = source_node
         self.source = source
         self.destination = destination
         self.data = data
         self.wire_ns = wire_ns
         self.size = len(data)
+        self.source_name = str(source) if source_name is None else source_name
+
+
+cdef object kind_of(Packet packet):
+    if PyBytes_CheckExact(packet.data) and packet.size > 1:
+        return NAME_OF[<uint8_t> PyBytes_AS_STRING(packet.data)[1]]
+    return kind_name(packet.data)
 
 
 @cython.final
@@ -228,6 +238,7 @@ cdef class Port:
     cdef readonly list blocks
     cdef readonly bint disturbed
     cdef object _random
+    cdef object _name
     cdef bint _has_processor
 
     def __init__(self, host, rng):
@@ -238,6 +249,8 @@ cdef class Port:
         self.reorders = []
         self.blocks = []
         self._random = rng.random
+        # For traces: naming a sender anew for each arrival costs more than the arrival.
+        self._name = str(host.endpoint)
         # A host that takes arrivals in its own way is called by the interpreter.
         self._has_processor = isinstance(host, Processor) and type(host).on_arrival is Processor.on_arrival
 
@@ -315,8 +328,11 @@ cdef class Network:
         cdef int64_t packets = (total + C_PACKET - 1) // C_PACKET
         return vivum_scaled(8 * (total + packets * C_ETHERNET), C_SECOND, self._bandwidth_bps)
 
-    cpdef int64_t egress_room_bytes(self, Port port) except? -1:
+    def egress_room_bytes(self, Port port not None):
         """How many bytes the sender's interface would still queue: what a non-blocking socket would take."""
+        return self.egress_room(port)
+
+    cdef int64_t egress_room(self, Port port) noexcept:
         cdef int64_t backlog_ns = port.egress_free_ns - self._scheduler.now_ns
         if backlog_ns <= 0:
             return self._egress_bytes_max
@@ -329,7 +345,7 @@ cdef class Network:
             at_ns = port.egress_free_ns
         port.egress_free_ns = at_ns + wire_ns
         host = port.host
-        packet = Packet(host.node_id, host.endpoint, destination, data, wire_ns)
+        packet = Packet(host.node_id, host.endpoint, destination, data, wire_ns, port._name)
         self._scheduler.add(port.egress_free_ns, CROSS, self, packet)
 
     cdef int cross(self, Packet packet) except -1:
@@ -407,8 +423,8 @@ cdef class Network:
                     self._scheduler.now_ns,
                     host.node_id,
                     host.incarnation,
-                    str(packet.source),
-                    kind_name(packet.data),
+                    packet.source_name,
+                    kind_of(packet),
                     packet.size,
                     cause,
                 )
@@ -557,7 +573,7 @@ cdef class Processor:
             return 0
         now_ns = self._scheduler.now_ns
         if now_ns >= self._busy_until_ns and not self._inbox_bytes and not self._socket.count:
-            self._go_on(self._handle(packet))
+            self.go_on(self._handle(packet))
             return 0
         if self._socket_bytes + packet.size > self._socket_bytes_max:
             self._network.drop(self.port, packet, "socket buffer full")
@@ -603,13 +619,14 @@ cdef class Processor:
         if now_ns < self._busy_until_ns:
             return self._wake_at(self._busy_until_ns)
         self._drain()
-        for queue in (self._controls, self._repairs, self._datas):
-            cost_ns = self._handle_all(<Queue> queue, cost_ns)
+        cost_ns = self._handle_all(self._controls, cost_ns)
+        cost_ns = self._handle_all(self._repairs, cost_ns)
+        cost_ns = self._handle_all(self._datas, cost_ns)
         if self._timer_ns != UNSET and self._timer_ns <= now_ns:
             # Between two quanta of input, or a host with always more to read would never get to its timers.
             self._timer_ns = UNSET
             self.node.on_timer(self._local(now_ns))
-        self._go_on(cost_ns)
+        self.go_on(cost_ns)
         return 0
 
     cdef int64_t _handle_all(self, Queue queue, int64_t cost_ns) except -1:
@@ -628,7 +645,7 @@ cdef class Processor:
             packet = self._socket.take()
             self._socket_bytes -= packet.size
             self._inbox_bytes += packet.size
-            if PyBytes_CheckExact(packet.data) and PyBytes_GET_SIZE(packet.data) > 1:
+            if PyBytes_CheckExact(packet.data) and packet.size > 1:
                 priority = PRIORITY_OF[<uint8_t> PyBytes_AS_STRING(packet.data)[1]]
             else:
                 priority = priority_of(packet.data)
@@ -648,14 +665,17 @@ cdef class Processor:
         if self.frame_trace is not None:
             self.frame_trace(
                 FrameReceived(
-                    now_ns, self.node_id, self.incarnation, str(packet.source), kind_name(packet.data), packet.size
+                    now_ns, self.node_id, self.incarnation, packet.source_name, kind_of(packet), packet.size
                 )
             )
         self.node.on_datagram(self._local(now_ns), packet.source, packet.data)
-        return self._dearer(self._receive_cost_ns)
+        return self.dearer(self._receive_cost_ns)
 
-    cpdef int64_t _dearer(self, int64_t cost_ns) except -1:
+    def _dearer(self, int64_t cost_ns):
         """Return what a piece of work costs on a host that is slow, or holds much."""
+        return self.dearer(cost_ns)
+
+    cdef int64_t dearer(self, int64_t cost_ns) except -1:
         cdef int64_t now_ns
         cost_ns *= self.slowness
         if not self._memory_cost:
@@ -669,12 +689,17 @@ cdef class Processor:
 
     # After handling.
 
-    cpdef int _go_on(self, int64_t cost_ns) except -1:
+    # What hosts call has two forms: a C function that is also a Python method would look for one of a subclass first.
+
+    def _go_on(self, int64_t cost_ns):
         """Let the node say what it has to say, be busy for as long as all this takes, and see when to go on."""
+        self.go_on(cost_ns)
+
+    cdef int go_on(self, int64_t cost_ns) except -1:
         node = self.node
         cdef int64_t now_ns = self._scheduler.now_ns
         cdef int64_t done_ns = now_ns + cost_ns
-        cdef int64_t room_bytes = self._network.egress_room_bytes(self.port)
+        cdef int64_t room_bytes = self._network.egress_room(self.port)
         cdef bint hurried = False
         carried_out = self._carry_out(node, now_ns, done_ns, room_bytes)
         if carried_out is not None:
@@ -731,4 +756,4 @@ cdef class Processor:
             return
         self._timer_ns = UNSET
         self.node.on_timer(self._local(now_ns))
-        self._go_on(0)
+        self.go_on(0)

@@ -196,20 +196,19 @@ class ReferenceMachine:
         self._now_ns = now_ns
         if frame.kind in DATA_KINDS:
             stream = self._incoming.get((frame.sender, frame.region))
-            if stream is not None and stream.sender.incarnation == frame.incarnation:
-                # Its sender was found to be a member of the group when it was opened; who leaves the group closes it.
-                stream.heard_ns = now_ns
-                self._on_data(stream, frame)
+            if stream is None or stream.sender.incarnation != frame.incarnation:
+                # An open stream is a member's: leaving the group closes it.
+                stream = self._stream_of(source, frame) if self._is_of_member(source, frame) else None
+            if stream is None:
                 return
-        group = GroupId(frame.region)
-        membership = self._groups.get(group)
-        if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
-            self._refuse(source, frame, "not a member of a group that this node is in")
+            stream.heard_ns = now_ns
+            if self.settings.reliable:
+                stream.on_data(frame, self._output)
+                self._watch(stream)
+            else:
+                stream.on_best_effort(frame, self._output)
             return
-        if frame.kind in DATA_KINDS:
-            stream = self._stream_of(source, frame)
-            if stream is not None:
-                self._on_data(stream, frame)
+        if not self._is_of_member(source, frame):
             return
         body = self._gate.decode(now_ns, source, frame)
         if body is None:
@@ -217,7 +216,7 @@ class ReferenceMachine:
         if isinstance(body, Heartbeat):
             self._on_heartbeat(source, frame, body)
             return
-        outgoing = self._outgoing.get(group)
+        outgoing = self._outgoing.get(GroupId(frame.region))
         if outgoing is None:
             self._refuse(source, frame, "speaks of a stream that does not exist")
         elif isinstance(body, Ack):
@@ -225,12 +224,13 @@ class ReferenceMachine:
         elif isinstance(body, Nak):
             self._on_nak(source, outgoing, frame, body)
 
-    def _on_data(self, stream: IncomingStream, frame: Frame) -> None:
-        if not self.settings.reliable:
-            stream.on_best_effort(frame, self._output)
-            return
-        stream.on_data(frame, self._output)
-        self._watch(stream)
+    def _is_of_member(self, source: Endpoint, frame: Frame) -> bool:
+        """Return whether a frame is of another member of a group that this node is in; refuse it if not."""
+        membership = self._groups.get(GroupId(frame.region))
+        if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
+            self._refuse(source, frame, "not a member of a group that this node is in")
+            return False
+        return True
 
     def _on_heartbeat(self, source: Endpoint, frame: Frame, body: Heartbeat) -> None:
         stream = self._stream_of(source, frame)
