@@ -320,7 +320,7 @@ cdef class Network:
             listeners.pop(node, None)
 
     def wire_time_ns(self, payload_bytes):
-        """How long a datagram occupies a link."""
+        """Return how long a datagram occupies a link."""
         return self._wire_time(payload_bytes)
 
     cdef int64_t _wire_time(self, int64_t payload_bytes) noexcept:
@@ -329,7 +329,7 @@ cdef class Network:
         return vivum_scaled(8 * (total + packets * C_ETHERNET), C_SECOND, self._bandwidth_bps)
 
     def egress_room_bytes(self, Port port not None):
-        """How many bytes the sender's interface would still queue: what a non-blocking socket would take."""
+        """Return how many bytes the sender's interface would still queue: what a non-blocking socket would take."""
         return self.egress_room(port)
 
     cdef int64_t egress_room(self, Port port) noexcept:

@@ -1,7 +1,7 @@
 """The parts of the simulator in which it spends its own time: compiled, or in plain Python where they were not built.
 
-`VIVUM_PURE=1` chooses plain Python, as it does for the codec. Both run the same world to the same trace, so import these
-names from here and never from the modules that define them: a compiled network takes a compiled scheduler alone.
+`VIVUM_PURE=1` chooses plain Python, as it does for the codec. Both run the same world to the same trace. Import these
+names from here, not from the modules that define the twins: a compiled network refuses a scheduler in plain Python.
 """
 
 from typing import TYPE_CHECKING

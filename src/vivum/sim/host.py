@@ -1,9 +1,7 @@
-"""A simulated computer: a socket buffer, a processor, a clock, and one node that runs on it.
+"""A simulated computer: a processor with its buffers and timer (`processor`), a clock, and one node that runs on it.
 
-What it models is what decides speed and loss in the seed documents: handling costs time, what arrives meanwhile waits
-in a bounded socket buffer and overflows it, a sleeping process reads nothing. As the real driver does, it drains the
-socket into its own bounded memory before it handles anything, handles by priority, and pulls new data only while the
-interface has room.
+Here are its life and death, and what a node's output means: what to send, to deliver and to tell. New data is pulled
+only while the interface has room, as the real driver does.
 """
 
 from collections.abc import Callable
@@ -76,7 +74,7 @@ class Host(Processor):
     # What reaches the host.
 
     def submit(self, command: Command) -> bool:
-        """Let the application on this host ask something of its node; tell whether it was accepted.
+        """Let the application on this host ask something of its node; return whether it was accepted.
 
         An application sleeps with its host: it is heard again when the pause is over.
         """
@@ -95,9 +93,9 @@ class Host(Processor):
         while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
             if output.events:
                 self._tell(output.events)
-            if self.on_delivery is not None:
+            if (on_delivery := self.on_delivery) is not None:
                 for delivery in output.deliveries:
-                    self.on_delivery(self, delivery)
+                    on_delivery(self, delivery)
             if not output.datagrams:
                 break
             sent_any = True

@@ -6,7 +6,8 @@ before it handles anything, and handles by priority.
 
 Does not know what a node's output means: `Host` carries that out in `_carry_out`.
 
-`_engine.pyx` has this class compiled, with the same behaviour to the nanosecond; change both or neither.
+`_engine.pyx` has this class compiled, with the same behaviour to the nanosecond; change both or neither. `engine`
+chooses.
 """
 
 from collections import deque

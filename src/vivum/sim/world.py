@@ -82,7 +82,6 @@ class World:
         self.seed = seed
         self.scheduler = Scheduler()
         self.hosts: dict[NodeId, Host] = {}
-        self.delivered = 0
         self.lives: list[Node] = []
         self._hash = HashTrace()
         self._checkers = CheckerSet(make_checkers(scenario.checkers if checked else []))
@@ -170,7 +169,7 @@ class World:
             simulated_s=self.scheduler.now_ns / SECOND,
             accepted=counters.messages_accepted,
             refused=counters.messages_rejected,
-            delivered=self.delivered,
+            delivered=counters.messages_delivered,
             arrivals=self.network.arrivals,
             losses=dict(sorted(self.network.losses.items())),
             counters={name: value for name, value in counters.as_dict().items() if value},
@@ -199,7 +198,7 @@ class World:
             self._frame_trace,
         )
         host.on_started = self._on_started
-        host.on_delivery = self._on_delivery
+        host.on_delivery = self._sample_latency
         network, port = self.scenario.network, host.port
         if network.loss:
             port.loss.append(IndependentLoss(network.loss))
@@ -277,9 +276,9 @@ class World:
         for application in self._applications.get(host.node_id, ()):
             application.on_room()
 
-    def _on_delivery(self, host: Host, delivery: Delivery) -> None:
-        self.delivered += len(delivery.payloads)
+    def _sample_latency(self, host: Host, delivery: Delivery) -> None:
         if len(self._latencies_ns) >= LATENCY_SAMPLES_MAX:
+            host.on_delivery = None
             return
         sender = delivery.sender.node
         if sender != host.node_id:
