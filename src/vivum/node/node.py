@@ -92,12 +92,16 @@ class Node:
 
     def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
         """Take what arrived together, in its order. Frames of one kind from one place go to their protocol at once."""
-        if len(arrived) == 1:
-            source, data = arrived[0]
-            self.on_datagram(now_ns, source, data)
-            return
         self._now_ns = now_ns
         opened = self._gate.open
+        if len(arrived) == 1:
+            source, data = arrived[0]
+            frames = opened(now_ns, source, data)
+            if len(frames) == 1:
+                self._hand_over(now_ns, source, frames)
+            else:
+                self._hand_over_runs(now_ns, [(source, frames)])
+            return
         self._hand_over_runs(now_ns, ((source, opened(now_ns, source, data)) for source, data in arrived))
 
     def _hand_over_runs(self, now_ns: int, opened: Iterable[tuple[Endpoint, list[Frame]]]) -> None:
@@ -115,12 +119,7 @@ class Node:
 
     def on_datagram(self, now_ns: int, source: Endpoint, data: bytes) -> None:
         """Take bytes that arrived."""
-        self._now_ns = now_ns
-        frames = self._gate.open(now_ns, source, data)
-        if len(frames) == 1:
-            self._hand_over(now_ns, source, frames)
-        else:
-            self._hand_over_runs(now_ns, [(source, frames)])
+        self.on_datagrams(now_ns, ((source, data),))
 
     def _hand_over(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
         kind = frames[0].kind

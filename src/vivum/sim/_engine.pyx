@@ -225,7 +225,7 @@ cdef object kind_of(Packet packet):
 
 
 @cython.final
-cdef class Port:
+cdef class SimPort:
     """See the twin."""
 
     cdef readonly object host
@@ -297,7 +297,7 @@ cdef class Network:
 
     def attach(self, host, rng):
         """Plug a host in."""
-        port = Port(host, rng)
+        port = SimPort(host, rng)
         self._ports[host.node_id] = port
         self._by_endpoint[host.endpoint] = port
         return port
@@ -328,17 +328,17 @@ cdef class Network:
         cdef int64_t packets = (total + C_PACKET - 1) // C_PACKET
         return vivum_scaled(8 * (total + packets * C_ETHERNET), C_SECOND, self._bandwidth_bps)
 
-    def egress_room_bytes(self, Port port not None):
+    def egress_room_bytes(self, SimPort port not None):
         """Return how many bytes the sender's interface would still queue: what a non-blocking socket would take."""
         return self.egress_room(port)
 
-    cdef int64_t egress_room(self, Port port) noexcept:
+    cdef int64_t egress_room(self, SimPort port) noexcept:
         cdef int64_t backlog_ns = port.egress_free_ns - self._scheduler.now_ns
         if backlog_ns <= 0:
             return self._egress_bytes_max
         return self._egress_bytes_max - vivum_scaled(backlog_ns, self._bandwidth_bps, 8 * C_SECOND)
 
-    def send(self, Port port not None, int64_t at_ns, destination, data):
+    def send(self, SimPort port not None, int64_t at_ns, destination, data):
         """Queue a datagram at the sender's interface at a time that is not in the past."""
         cdef int64_t wire_ns = self._wire_time(len(data))
         if port.egress_free_ns > at_ns:
@@ -351,7 +351,7 @@ cdef class Network:
     cdef int cross(self, Packet packet) except -1:
         """The datagram has left the sender: schedule its arrivals."""
         cdef dict listeners
-        cdef Port port
+        cdef SimPort port
         if type(packet.destination) is ENDPOINT:
             port = self._by_endpoint.get(packet.destination)
             if port is not None:
@@ -363,10 +363,10 @@ cdef class Network:
         source_node = packet.source_node
         for node, each in listeners.items():
             if node is not source_node and node != source_node:
-                self._arrive_at(<Port> each, packet)
+                self._arrive_at(<SimPort> each, packet)
         return 0
 
-    cdef int _arrive_at(self, Port port, Packet packet) except -1:
+    cdef int _arrive_at(self, SimPort port, Packet packet) except -1:
         cdef int64_t now_ns, free_ns, queued_bytes
         if port.disturbed and self._disturb(port, packet):
             return 0
@@ -384,13 +384,13 @@ cdef class Network:
         port.ingress_free_ns = now_ns + packet.wire_ns
         return self._hand_over(port, packet, port.ingress_free_ns)
 
-    cdef int _hand_over(self, Port port, Packet packet, int64_t at_ns) except -1:
+    cdef int _hand_over(self, SimPort port, Packet packet, int64_t at_ns) except -1:
         self.arrivals += 1
         if port._has_processor:
             return self._scheduler.add(at_ns, ARRIVE, port.host, packet)
         return self._scheduler.add(at_ns, CALL, port.host.on_arrival, packet)
 
-    cdef bint _disturb(self, Port port, Packet packet) except? True:
+    cdef bint _disturb(self, SimPort port, Packet packet) except? True:
         """Apply the faults of a link; return whether the datagram was lost or is taken care of."""
         for sources in port.blocks:
             if packet.source_node in sources:
@@ -410,10 +410,10 @@ cdef class Network:
                 return True
         return False
 
-    cdef int _late_arrival(self, Port port, Packet packet, int64_t extra_ns) except -1:
+    cdef int _late_arrival(self, SimPort port, Packet packet, int64_t extra_ns) except -1:
         return self._hand_over(port, packet, self._scheduler.now_ns + self._delay_ns + packet.wire_ns + extra_ns)
 
-    def drop(self, Port port not None, Packet packet not None, cause):
+    def drop(self, SimPort port not None, Packet packet not None, cause):
         """Count, trace and forget a datagram that did not make it to a host."""
         self.losses[cause] = self.losses.get(cause, 0) + 1
         host = port.host
@@ -477,7 +477,7 @@ cdef class Processor:
     cdef public object node
     cdef public int64_t slowness
     cdef public object on_room
-    cdef readonly Port port
+    cdef readonly SimPort port
     cdef readonly Scheduler _scheduler
     cdef readonly Network _network
     # A clock that does not drift is a sum; one that does is asked.
@@ -668,7 +668,7 @@ cdef class Processor:
                     now_ns, self.node_id, self.incarnation, packet.source_name, kind_of(packet), packet.size
                 )
             )
-        self.node.on_datagram(self._local(now_ns), packet.source, packet.data)
+        self.node.on_datagrams(self._local(now_ns), ((packet.source, packet.data),))
         return self.dearer(self._receive_cost_ns)
 
     def _dearer(self, int64_t cost_ns):
@@ -700,10 +700,18 @@ cdef class Processor:
         cdef int64_t now_ns = self._scheduler.now_ns
         cdef int64_t done_ns = now_ns + cost_ns
         cdef int64_t room_bytes = self._network.egress_room(self.port)
+        cdef int64_t sent_bytes
         cdef bint hurried = False
-        carried_out = self._carry_out(node, now_ns, done_ns, room_bytes)
-        if carried_out is not None:
-            done_ns, room_bytes, hurried = carried_out
+        while output := node.take_output(room_bytes):
+            sent_bytes, done_ns = self._carry_out(output, done_ns)
+            if self.node is not node:
+                return 0
+            if not sent_bytes:
+                break
+            room_bytes = max(0, room_bytes - sent_bytes)
+            if done_ns - now_ns > C_QUANTUM:
+                hurried = True
+                break
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
         # With room and time left the node has sealed all that it could: no need to ask.
@@ -714,8 +722,8 @@ cdef class Processor:
             self.on_room(self)
         return 0
 
-    def _carry_out(self, node, now_ns, done_ns, room_bytes):
-        """Pull what the node has to say, and do it: see the twin."""
+    def _carry_out(self, output, done_ns):
+        """Do what the node says: see the twin."""
         raise NotImplementedError
 
     cdef int _wake_when_able(self, int64_t room_bytes) except -1:

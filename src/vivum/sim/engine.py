@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vivum.wire.codec import COMPILED as _CODEC_IS_COMPILED
 
 if TYPE_CHECKING:
-    from vivum.sim.network import Network, Packet, Port
+    from vivum.sim.network import Network, Packet, SimPort
     from vivum.sim.processor import Processor
     from vivum.sim.scheduler import Scheduler
 
@@ -18,14 +18,14 @@ else:
     try:
         if not _CODEC_IS_COMPILED:
             raise ImportError("the codec is not compiled either")
-        from vivum.sim._engine import Network, Packet, Port, Processor, Scheduler
+        from vivum.sim._engine import Network, Packet, Processor, Scheduler, SimPort
 
         COMPILED = True
     except ImportError:
-        from vivum.sim.network import Network, Packet, Port
+        from vivum.sim.network import Network, Packet, SimPort
         from vivum.sim.processor import Processor
         from vivum.sim.scheduler import Scheduler
 
         COMPILED = False
 
-__all__ = ["COMPILED", "Network", "Packet", "Port", "Processor", "Scheduler"]
+__all__ = ["COMPILED", "Network", "Packet", "Processor", "Scheduler", "SimPort"]

@@ -6,7 +6,7 @@ from typing import Any
 from vivum.core.ids import GroupId, NodeId
 from vivum.core.time import format_duration
 from vivum.observe.trace import FaultInjected, Tracer
-from vivum.sim.engine import Network, Port, Scheduler
+from vivum.sim.engine import Network, Scheduler, SimPort
 from vivum.sim.host import Host
 from vivum.sim.loss import BurstLoss, IndependentLoss
 from vivum.sim.scenario import FaultSpec
@@ -162,7 +162,7 @@ class FaultInjector:
         change(joins)
         return lambda: change(not joins)
 
-    def _add(self, hosts: list[Host], make: Callable[[Port], tuple[list[Any], Any]]) -> Callable[[], None]:
+    def _add(self, hosts: list[Host], make: Callable[[SimPort], tuple[list[Any], Any]]) -> Callable[[], None]:
         """Put one more fault on links; several of a kind may be on at once, and each ends for itself."""
         added = [(host.port, *make(host.port)) for host in hosts]
         for port, faults, fault in added:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from vivum.core.errors import LimitError
 from vivum.core.ids import Endpoint, Incarnation, NodeId
-from vivum.core.machine import EMPTY_OUTPUT, ChannelClosed, ChannelOpened, Command, Delivery, Event, Output
+from vivum.core.machine import ChannelClosed, ChannelOpened, Command, Delivery, Event, Output
 from vivum.core.randomness import RandomSource
 from vivum.node.node import Node
 from vivum.observe.trace import FrameSent, NodeStarted, NodeStopped, Tracer
 from vivum.sim.clock import DriftingClock
 from vivum.sim.engine import Network, Processor, Scheduler
-from vivum.sim.processor import QUANTUM_NS, HostProfile
+from vivum.sim.processor import HostProfile
 from vivum.wire.kinds import kind_name
 
 __all__ = ["Host", "HostProfile"]
@@ -87,24 +87,14 @@ class Host(Processor):
         self._wake_now()
         return True
 
-    def _carry_out(self, node: Node, now_ns: int, done_ns: int, room_bytes: int) -> tuple[int, int, bool] | None:
-        """Pull what the node has to say, and do it: see `Processor._carry_out`."""
-        sent_any = hurried = False
-        while (output := node.take_output(room_bytes)) is not EMPTY_OUTPUT:
-            if output.events:
-                self._tell(output.events)
-            if (on_delivery := self.on_delivery) is not None:
-                for delivery in output.deliveries:
-                    on_delivery(self, delivery)
-            if not output.datagrams:
-                break
-            sent_any = True
-            sent_bytes, done_ns = self._send(output, done_ns)
-            room_bytes = max(0, room_bytes - sent_bytes)
-            if done_ns - now_ns > QUANTUM_NS:
-                hurried = True
-                break
-        return (done_ns, room_bytes, hurried) if sent_any else None
+    def _carry_out(self, output: Output, done_ns: int) -> tuple[int, int]:
+        """Do what the node says; return the bytes sent, and when the last datagram is handed over."""
+        if output.events:
+            self._tell(output.events)
+        if (on_delivery := self.on_delivery) is not None:
+            for delivery in output.deliveries:
+                on_delivery(self, delivery)
+        return self._send(output, done_ns) if output.datagrams else (0, done_ns)
 
     def _send(self, output: Output, done_ns: int) -> tuple[int, int]:
         """Hand datagrams to the interface one after the other; return their bytes and when the last is handed over."""

@@ -204,7 +204,7 @@ class Processor:
             self.frame_trace(
                 FrameReceived(now_ns, self.node_id, self.incarnation, str(source), kind_name(data), len(data))
             )
-        self.node.on_datagram(self.clock.local_ns(now_ns), source, data)
+        self.node.on_datagrams(self.clock.local_ns(now_ns), ((source, data),))
         return self._dearer(self.profile.receive_cost_ns)
 
     def _dearer(self, cost_ns: int) -> int:
@@ -226,10 +226,19 @@ class Processor:
         node = self.node
         assert node is not None
         now_ns = self._scheduler.now_ns
-        done_ns, room_bytes, hurried = now_ns + cost_ns, self._network.egress_room_bytes(self.port), False
-        carried_out = self._carry_out(node, now_ns, done_ns, room_bytes)
-        if carried_out is not None:
-            done_ns, room_bytes, hurried = carried_out
+        done_ns = now_ns + cost_ns
+        room_bytes = self._network.egress_room_bytes(self.port)
+        hurried = False
+        while output := node.take_output(room_bytes):
+            sent_bytes, done_ns = self._carry_out(output, done_ns)
+            if self.node is not node:
+                return
+            if not sent_bytes:
+                break
+            room_bytes = max(0, room_bytes - sent_bytes)
+            if done_ns - now_ns > QUANTUM_NS:
+                hurried = True
+                break
         if self._busy_until_ns < done_ns:
             self._busy_until_ns = done_ns
         # With room and time left the node has sealed all that it could: no need to ask.
@@ -239,11 +248,10 @@ class Processor:
         if self.on_room is not None:
             self.on_room(self)
 
-    def _carry_out(self, node: Node, now_ns: int, done_ns: int, room_bytes: int) -> tuple[int, int, bool] | None:
-        """Pull what the node has to say, and do it.
+    def _carry_out(self, output: Any, done_ns: int) -> tuple[int, int]:
+        """Do what the node says; return the bytes sent, and when the last datagram is handed over.
 
-        Return when the last datagram is handed over, the room that is then left, and whether there is more to say; None
-        if nothing was sent. The processor is free for sending from `done_ns` on.
+        A host says what that means. The processor is free for it from `done_ns` on.
         """
         raise NotImplementedError
 
