@@ -1,4 +1,4 @@
-"""Builds what is compiled (codec, single messages, datagrams, audit, logs) where that can be, else goes on without.
+"""Builds what is compiled (codec, datagrams, simulator, audit, logs) where that can be, else goes on without.
 
 Everything else about the package is in `pyproject.toml`.
 """
@@ -49,6 +49,7 @@ def extensions():
         "runtime._board",
         "runtime._datagrams",
         "runtime._slabs",
+        "sim._engine",
         "storage._packing",
     )
     made += [

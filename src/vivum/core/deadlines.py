@@ -15,15 +15,19 @@ K = TypeVar("K", bound=Hashable)
 class Deadlines(Generic[K]):
     """At most one deadline for each key."""
 
-    __slots__ = ("_heap", "_order", "_set")
+    __slots__ = ("_earliest_ns", "_heap", "_is_known", "_order", "_set")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, K]] = []
         self._set: dict[K, tuple[int, int]] = {}
         self._order = 0
+        # Drivers ask after every datagram, and few datagrams change anything.
+        self._earliest_ns: int | None = None
+        self._is_known = True
 
     def set(self, key: K, at_ns: int) -> None:
         """Set or move the deadline of a key."""
+        self._is_known = False
         self._order += 1
         self._set[key] = (at_ns, self._order)
         heappush(self._heap, (at_ns, self._order, key))
@@ -40,15 +44,22 @@ class Deadlines(Generic[K]):
 
     def cancel(self, key: K) -> None:
         """Forget the deadline of a key, if it has one."""
+        self._is_known = False
         self._set.pop(key, None)
 
     def get(self, key: K) -> int | None:
-        """Tell the deadline of a key."""
+        """Return the deadline of a key."""
         held = self._set.get(key)
         return None if held is None else held[0]
 
     def next_ns(self) -> int | None:
-        """Tell the earliest deadline."""
+        """Return the earliest deadline."""
+        if not self._is_known:
+            self._earliest_ns = self._find_earliest()
+            self._is_known = True
+        return self._earliest_ns
+
+    def _find_earliest(self) -> int | None:
         heap, live = self._heap, self._set
         while heap:
             at_ns, order, key = heap[0]
@@ -62,6 +73,7 @@ class Deadlines(Generic[K]):
         while (at_ns := self.next_ns()) is not None and at_ns <= now_ns:
             key = heappop(self._heap)[2]
             del self._set[key]
+            self._is_known = False
             yield key
 
     def __len__(self) -> int:

@@ -123,7 +123,7 @@ Effect = Datagram | Delivery | InstallView | Persist | Event
 ROOM_BYTES_UNLIMITED = 1 << 62
 """Room of a network that takes everything, as in tests."""
 
-NO_FRAMES = -1
+NO_FRAMES = -(1 << 62)
 """Room for those who want what inputs have caused, and leave frames for later."""
 
 

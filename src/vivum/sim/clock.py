@@ -10,23 +10,23 @@ MILLION = 1_000_000
 class DriftingClock:
     """Converts between true time and the time of one host, both in nanoseconds."""
 
-    __slots__ = ("_drift_ppm", "_offset_ns")
+    __slots__ = ("drift_ppm", "offset_ns")
 
     def __init__(self, offset_ns: int = 0, drift_ppm: int = 0) -> None:
         assert drift_ppm > -MILLION, "a clock does not run backwards"
-        self._offset_ns = offset_ns
-        self._drift_ppm = drift_ppm
+        self.offset_ns = offset_ns
+        self.drift_ppm = drift_ppm
 
     def local_ns(self, true_ns: int) -> int:
         """What the host reads at a true time."""
-        if not self._drift_ppm:
-            return true_ns + self._offset_ns
-        return true_ns + self._offset_ns + true_ns * self._drift_ppm // MILLION
+        if not self.drift_ppm:
+            return true_ns + self.offset_ns
+        return true_ns + self.offset_ns + true_ns * self.drift_ppm // MILLION
 
     def true_ns(self, local_ns: int) -> int:
         """The earliest true time at which the host reads at least this: when its timer must fire."""
-        if not self._drift_ppm:
-            return local_ns - self._offset_ns
+        if not self.drift_ppm:
+            return local_ns - self.offset_ns
         # The first t with t * (million + drift) // million >= wanted.
-        wanted = local_ns - self._offset_ns
-        return -(-wanted * MILLION // (MILLION + self._drift_ppm))
+        wanted = local_ns - self.offset_ns
+        return -(-wanted * MILLION // (MILLION + self.drift_ppm))

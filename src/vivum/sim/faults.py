@@ -6,11 +6,10 @@ from typing import Any
 from vivum.core.ids import GroupId, NodeId
 from vivum.core.time import format_duration
 from vivum.observe.trace import FaultInjected, Tracer
+from vivum.sim.engine import Network, Scheduler, SimPort
 from vivum.sim.host import Host
 from vivum.sim.loss import BurstLoss, IndependentLoss
-from vivum.sim.network import Network, SimPort
 from vivum.sim.scenario import FaultSpec
-from vivum.sim.scheduler import Scheduler
 
 
 class FaultInjector:

@@ -7,6 +7,9 @@ of a busy host (seed 004, section 6, rule 2.2), which `host` models.
 
 Sizes on the wire count headers: 28 bytes of UDP and IP, and 38 bytes of Ethernet (preamble and gap included) for each
 packet of 1,500 bytes.
+
+`_engine.pyx` has these classes compiled, with the same draws from the same random sources; change both or neither.
+`engine` chooses.
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from vivum.sim.scheduler import Scheduler
 from vivum.wire.kinds import kind_name
 
 if TYPE_CHECKING:
-    from vivum.sim.host import Host
+    from vivum.sim.processor import Processor
 
 UDP_HEADER_BYTES = 28
 PACKET_BYTES_MAX = 1500
@@ -69,7 +72,7 @@ class SimPort:
         "rng",
     )
 
-    def __init__(self, host: "Host", rng: RandomSource) -> None:
+    def __init__(self, host: "Processor", rng: RandomSource) -> None:
         self.host = host
         self.rng = rng
         self.egress_free_ns = 0
@@ -104,7 +107,7 @@ class Network:
         self._listeners: dict[Channel, dict[NodeId, SimPort]] = {}
         self._wire_ns: dict[int, int] = {}
 
-    def attach(self, host: "Host", rng: RandomSource) -> SimPort:
+    def attach(self, host: "Processor", rng: RandomSource) -> SimPort:
         """Plug a host in."""
         port = SimPort(host, rng)
         self._ports[host.node_id] = port
@@ -129,7 +132,7 @@ class Network:
             listeners.pop(node, None)
 
     def wire_time_ns(self, payload_bytes: int) -> int:
-        """How long a datagram occupies a link."""
+        """Return how long a datagram occupies a link."""
         known = self._wire_ns.get(payload_bytes)
         if known is None:
             total = payload_bytes + UDP_HEADER_BYTES
@@ -139,7 +142,7 @@ class Network:
         return known
 
     def egress_room_bytes(self, port: SimPort) -> int:
-        """How many bytes the sender's interface would still queue: what a non-blocking socket would take."""
+        """Return how many bytes the sender's interface would still queue: what a non-blocking socket would take."""
         backlog_ns = port.egress_free_ns - self._scheduler.now_ns
         if backlog_ns <= 0:
             return self.profile.egress_bytes_max
@@ -186,7 +189,7 @@ class Network:
         self._scheduler.at(arrive_ns, port.host.on_arrival, packet)
 
     def _disturb(self, port: SimPort, packet: Packet) -> bool:
-        """Apply the faults of a link; tell whether the datagram was lost or is taken care of."""
+        """Apply the faults of a link; return whether the datagram was lost or is taken care of."""
         for sources in port.blocks:
             if packet.source_node in sources:
                 self.drop(port, packet, "partition")

@@ -1,7 +1,9 @@
 """Virtual time: a heap of things to do.
 
 Events at the same nanosecond run in the order in which they were scheduled, so nothing depends on hashing or
-addresses. There is no cancelling: who wants it checks on arrival whether the event is still wanted.
+addresses. There is no cancelling: an action checks whether it is still wanted.
+
+`_engine.pyx` has this class compiled; change both or neither. `engine` chooses.
 """
 
 from collections.abc import Callable

@@ -11,9 +11,9 @@ from vivum.core.ids import GroupId
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
 from vivum.protocols.commands import SendMessages
+from vivum.sim.engine import Scheduler
 from vivum.sim.host import Host
 from vivum.sim.scenario import TrafficSpec
-from vivum.sim.scheduler import Scheduler
 
 _STAMP = Struct("<IQ")
 BATCH = 16

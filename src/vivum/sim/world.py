@@ -26,13 +26,13 @@ from vivum.observe.trace import HashTrace, Tracer, TraceRecord
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SlowMembers
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.sim.clock import DriftingClock
+from vivum.sim.engine import Network, Scheduler
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
 from vivum.sim.loss import BurstLoss, IndependentLoss
-from vivum.sim.network import LinkProfile, Network
+from vivum.sim.network import LinkProfile
 from vivum.sim.overlap import lay_out
 from vivum.sim.scenario import Scenario, TrafficSpec
-from vivum.sim.scheduler import Scheduler
 from vivum.sim.workload import Application
 
 LATENCY_SAMPLES_MAX = 100_000
@@ -82,7 +82,6 @@ class World:
         self.seed = seed
         self.scheduler = Scheduler()
         self.hosts: dict[NodeId, Host] = {}
-        self.delivered = 0
         self.lives: list[Node] = []
         self._hash = HashTrace()
         self._checkers = CheckerSet(make_checkers(scenario.checkers if checked else []))
@@ -114,6 +113,7 @@ class World:
                 self._groups_of[node].append(group)
         for node in node_ids:
             self.hosts[node] = self._make_host(node)
+        self._clocks = {node: host.clock for node, host in self.hosts.items()}
         self.endpoints = {node: host.endpoint for node, host in self.hosts.items()}
         self.service: Host | None = None
         if PROTOCOLS[scenario.protocol].make_service is not None:
@@ -169,7 +169,7 @@ class World:
             simulated_s=self.scheduler.now_ns / SECOND,
             accepted=counters.messages_accepted,
             refused=counters.messages_rejected,
-            delivered=self.delivered,
+            delivered=counters.messages_delivered,
             arrivals=self.network.arrivals,
             losses=dict(sorted(self.network.losses.items())),
             counters={name: value for name, value in counters.as_dict().items() if value},
@@ -198,7 +198,7 @@ class World:
             self._frame_trace,
         )
         host.on_started = self._on_started
-        host.on_delivery = self._on_delivery
+        host.on_delivery = self._sample_latency
         network, port = self.scenario.network, host.port
         if network.loss:
             port.loss.append(IndependentLoss(network.loss))
@@ -276,11 +276,13 @@ class World:
         for application in self._applications.get(host.node_id, ()):
             application.on_room()
 
-    def _on_delivery(self, host: Host, delivery: Delivery) -> None:
-        self.delivered += len(delivery.payloads)
-        if len(self._latencies_ns) < LATENCY_SAMPLES_MAX and delivery.sender.node != host.node_id:
-            sent_ns = self.hosts[delivery.sender.node].clock.true_ns(delivery.sent_ns)
-            self._latencies_ns.append(self.scheduler.now_ns - sent_ns)
+    def _sample_latency(self, host: Host, delivery: Delivery) -> None:
+        if len(self._latencies_ns) >= LATENCY_SAMPLES_MAX:
+            host.on_delivery = None
+            return
+        sender = delivery.sender.node
+        if sender != host.node_id:
+            self._latencies_ns.append(self.scheduler.now_ns - self._clocks[sender].true_ns(delivery.sent_ns))
 
 
 def _percentile_us(ordered_ns: list[int], share: float) -> float | None:

@@ -11,9 +11,9 @@ from vivum.node.node import Node
 from vivum.observe.trace import FrameDropped, FrameReceived, MemoryTrace
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.sim.clock import DriftingClock
+from vivum.sim.engine import Network, Scheduler, SimPort
 from vivum.sim.host import Host, HostProfile
-from vivum.sim.network import LinkProfile, Network, SimPort
-from vivum.sim.scheduler import Scheduler
+from vivum.sim.network import LinkProfile
 
 EVERYBODY = Channel(1)
 

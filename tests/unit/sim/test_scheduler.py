@@ -2,7 +2,7 @@
 
 import pytest
 
-from vivum.sim.scheduler import Scheduler
+from vivum.sim.engine import Scheduler
 
 
 def test_events_run_in_the_order_of_their_times() -> None:

@@ -183,13 +183,21 @@ class ReferenceMachine:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a well-formed frame: ignore what makes no sense now, then act by kind."""
         self._now_ns = now_ns
-        group = GroupId(frame.region)
-        membership = self._groups.get(group)
-        if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
-            self._refuse(source, frame, "not a member of a group that this node is in")
-            return
         if frame.kind in DATA_KINDS:
-            self._on_data(source, frame)
+            stream = self._incoming.get((frame.sender, frame.region))
+            if stream is None or stream.sender.incarnation != frame.incarnation:
+                # An open stream is a member's: leaving the group closes it.
+                stream = self._stream_of(source, frame) if self._is_of_member(source, frame) else None
+            if stream is None:
+                return
+            stream.heard_ns = now_ns
+            if self.settings.reliable:
+                stream.on_data(frame, self.effects)
+                self._watch(stream)
+            else:
+                stream.on_best_effort(frame, self.effects)
+            return
+        if not self._is_of_member(source, frame):
             return
         body = self._gate.decode(now_ns, source, frame)
         if body is None:
@@ -197,7 +205,7 @@ class ReferenceMachine:
         if isinstance(body, Heartbeat):
             self._on_heartbeat(source, frame, body)
             return
-        outgoing = self._outgoing.get(group)
+        outgoing = self._outgoing.get(GroupId(frame.region))
         if outgoing is None:
             self._refuse(source, frame, "speaks of a stream that does not exist")
         elif isinstance(body, Ack):
@@ -205,19 +213,13 @@ class ReferenceMachine:
         elif isinstance(body, Nak):
             self._on_nak(source, outgoing, frame, body)
 
-    def _on_data(self, source: Endpoint, frame: Frame) -> None:
-        stream = self._incoming.get((frame.sender, frame.region))
-        if stream is not None and stream.sender.incarnation == frame.incarnation:
-            stream.heard_ns = self._now_ns
-        else:
-            stream = self._stream_of(source, frame)
-            if stream is None:
-                return
-        if not self.settings.reliable:
-            stream.on_best_effort(frame, self.effects)
-            return
-        stream.on_data(frame, self.effects)
-        self._watch(stream)
+    def _is_of_member(self, source: Endpoint, frame: Frame) -> bool:
+        """Return whether a frame is of another member of a group that this node is in; refuse it if not."""
+        membership = self._groups.get(GroupId(frame.region))
+        if membership is None or frame.sender not in membership.nodes or frame.sender == self.member.node:
+            self._refuse(source, frame, "not a member of a group that this node is in")
+            return False
+        return True
 
     def _on_heartbeat(self, source: Endpoint, frame: Frame, body: Heartbeat) -> None:
         stream = self._stream_of(source, frame)
