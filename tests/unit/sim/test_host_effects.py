@@ -12,9 +12,9 @@ from vivum.observe.counters import Counters
 from vivum.observe.trace import FrameSent, MemoryTrace, NodeStopped
 from vivum.protocols.commands import SendConfirmed
 from vivum.sim.clock import DriftingClock
+from vivum.sim.engine import Network, Scheduler
 from vivum.sim.host import Host, HostProfile
-from vivum.sim.network import LinkProfile, Network
-from vivum.sim.scheduler import Scheduler
+from vivum.sim.network import LinkProfile
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
