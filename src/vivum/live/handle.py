@@ -345,7 +345,7 @@ class NodeHandle:
                 seat = self._by_group.get(group)
                 if seat is not None:
                     text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
-                    seat.interrupt(MissedMessages(text, stop - first))
+                    seat.interrupt(MissedMessages(text, stop - first, sender, first))
             case ServiceFound(service):
                 if self._service is not None:
                     self._loop.call_soon(self._start, self._enter_anew)
