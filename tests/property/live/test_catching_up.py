@@ -6,7 +6,6 @@ of which messages it jumped over.
 """
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -98,12 +97,12 @@ def run_of(sender: Member, first: int, count: int) -> Delivery:
 
 
 @pytest.fixture(scope="module")
-def left() -> Iterator[tuple[NodeHandle, Seat]]:
+def left() -> tuple[NodeHandle, Seat]:
     async def enter() -> tuple[NodeHandle, Seat]:
         async with vivum.connect("catching-up-oracle") as node:
             return node, (await node.enter("/a", bytes))._seat
 
-    yield asyncio.run(enter())
+    return asyncio.run(enter())
 
 
 def check(seen: list[Got | MissedMessages], known: dict[Member, set[int]]) -> None:
