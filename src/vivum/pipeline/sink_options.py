@@ -208,7 +208,10 @@ def _place(options: Mapping[str, str], stream: bool) -> tuple[Path, uuid.UUID]:
         if name is not None and staging is None:
             raise UsageError("a write with a name needs the option 'staging': what is published is noted there")
         query = uuid.uuid4() if name is None else uuid.uuid5(uuid.NAMESPACE_URL, f"vivum:{name}")
-        return Path(staging or Path(tempfile.gettempdir()) / "vivum-sink").absolute() / str(query), query
+        if staging is not None:
+            return Path(staging).absolute() / str(query), query
+        # No folder above it that users of one machine would share.
+        return Path(tempfile.gettempdir()).absolute() / f"vivum-sink-{query}", query
     if "query" in options:
         raise UsageError("option 'query' is for batches; a stream is known by the id in its checkpoint")
     given = options.get("checkpointlocation")
