@@ -5,9 +5,11 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
+from weakref import WeakSet
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member, RegionId
@@ -44,6 +46,20 @@ LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
 
 
+FORKED = "is in the process that this one was forked from"
+
+_handles: "WeakSet[NodeHandle]" = WeakSet()
+
+
+def _disown_all() -> None:
+    for each in list(_handles):
+        each.disown()
+
+
+# So that sending need not look at the process id each time.
+os.register_at_fork(after_in_child=_disown_all)
+
+
 class NodeHandle:
     """A node of a domain. Made by `vivum.connect`; an async context manager that leaves the domain at its end."""
 
@@ -52,6 +68,7 @@ class NodeHandle:
         self.name = options.name
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._is_forked = False
         self._seats: dict[str, Seat] = {}
         self._by_group: dict[GroupId, Seat] = {}
         self._topics: dict[Any, None] = {}
@@ -73,6 +90,7 @@ class NodeHandle:
         self._host.parts.surveyor.report = reporter.report_load
         self._host.parts.surveyor.report_sending = reporter.report_sending
         self._host.start()
+        _handles.add(self)
 
     # What is known.
 
@@ -454,7 +472,7 @@ class NodeHandle:
     def check_open(self) -> None:
         """Raise `ClosedError` if the node was closed."""
         if self._is_closed:
-            raise self.closed_error(f"node {self.name!r} was closed")
+            raise self.closed_error(f"node {self.name!r} {FORKED if self._is_forked else 'was closed'}")
 
     @staticmethod
     def closed_error(text: str) -> ClosedError:
@@ -473,6 +491,8 @@ class NodeHandle:
 
     def close_now(self) -> None:
         """Close the sockets without a word; the others notice by the silence."""
+        if self._is_forked:
+            return
         if not self._is_closed:
             self._let_go()
         self._host.close_now()
@@ -487,6 +507,14 @@ class NodeHandle:
         for task in self._tasks:
             task.cancel()
         self._progress.set()
+
+    def disown(self) -> None:
+        """Refuse all use in a child that was forked: sockets and selector are the parent's, who goes on with them."""
+        self._is_closed = self._is_forked = True
+        for seat in self._seats.values():
+            seat.disown(self.closed_error(f"node {self.name!r} {FORKED}"))
+        for each in [*self._subscriptions, *self._topics]:
+            each.disown()
 
     async def __aenter__(self) -> "NodeHandle":
         return self

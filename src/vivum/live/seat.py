@@ -189,6 +189,8 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is stable."""
+        if self.fault is not None:
+            raise self.fault
         # What was just sent is numbered in the next turn of the loop.
         await asyncio.sleep(0)
         target = self.accepted
@@ -212,6 +214,10 @@ class Seat:
             self._changed = asyncio.Event()
         self._changed.clear()
         await self._changed.wait()
+
+    def disown(self, fault: Exception) -> None:
+        """Refuse to send with this error, in a child that was forked: who waited for room waits in the parent."""
+        self.fault, self._waiting, self._turn = fault, 0, None
 
     # In.
 

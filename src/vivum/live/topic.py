@@ -317,6 +317,10 @@ class Topic(Generic[T]):
         seat.notify()
         self._node.forget(self)
 
+    def disown(self) -> None:
+        """End reading in a child that was forked; what was received can still be read."""
+        self._reader.inbox.closed = True
+
     async def __aenter__(self) -> "Topic[T]":
         return self
 

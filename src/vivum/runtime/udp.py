@@ -67,6 +67,9 @@ SEND_MAX = 16
 ENDPOINTS_MAX = 4096
 """Addresses of senders that are remembered, which saves making them; at the limit all are forgotten."""
 
+FORBIDDEN = (errno.ENOSYS, errno.EPERM)
+"""What a system call returns that the kernel does not have, or that a sandbox (seccomp) does not allow."""
+
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
 _HOST = struct.Struct("!I")
@@ -86,19 +89,22 @@ class UdpPort:
         port: int = 0,
         buffer_bytes: int = 8 * 1024 * 1024,
         ttl: int = 1,
+        multicast: bool = True,
         shared_memory: bool | None = None,
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them. `shared_memory` tells whether large frames on loopback are sent that way (`boards`); they are read either
-        way, which needs a driver. None is for ports that do neither.
+        them. A port that does without `multicast` still hears it where it can. `shared_memory` tells whether large
+        frames on loopback are sent that way (`boards`); they are read either way, which needs a driver. None is for
+        ports that do neither.
         """
         self._interface = _packed(interface)
         self._domain = domain
         self._buffer_bytes = buffer_bytes
         self._group_port = 20_000 + domain % 20_000
+        self._needs_multicast = multicast
         self._channels: dict[Channel, socket.socket] = {}
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
@@ -106,6 +112,8 @@ class UdpPort:
         # The same for the compiled way: endpoints by host and port in one number, addresses as the kernel has them.
         self._places: dict[int, Endpoint] = {}
         self._packed: dict[Endpoint | Channel, bytes] = {}
+        # Until the system turns out not to have the calls for many datagrams.
+        self._batches = BATCHED
         self._receiver = _datagrams.Receiver() if BATCHED else None
         # Sockets by which notes came of late.
         self._noted: set[socket.socket] = set()
@@ -135,7 +143,10 @@ class UdpPort:
         self.boards = Boards(self.receive_buffer_bytes, shared_memory is True) if is_local else None
 
     def _open(self, address: tuple[str, int]) -> socket.socket:
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            raise no_socket_error(error) from error
         try:
             if address[1] == self._group_port:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,7 +156,12 @@ class UdpPort:
         except OSError as error:
             made.close()
             where = f"{address[0] or '*'}:{address[1]}"
-            advice = "choose another port" if error.errno == errno.EADDRINUSE else "is it an address of this computer?"
+            if error.errno != errno.EADDRINUSE:
+                advice = "is it an address of this computer?"
+            elif address[1] == self._group_port:
+                advice = "another program has the port of this domain: choose another domain, or do without multicast"
+            else:
+                advice = "choose another port"
             raise HostError(f"cannot open UDP {where}: {error.strerror}; {advice}") from error
         _grow(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, self._buffer_bytes)
         _grow(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, self._buffer_bytes)
@@ -165,9 +181,16 @@ class UdpPort:
         return known
 
     def listen(self, channel: Channel) -> None:
-        """Hear a channel from now on."""
+        """Hear a channel from now on. Without `multicast` this is an attempt: others may send there or not."""
         if channel in self._channels:
             return
+        try:
+            self._listen(channel)
+        except HostError:
+            if self._needs_multicast:
+                raise
+
+    def _listen(self, channel: Channel) -> None:
         crowd = dict.fromkeys(self._listeners, 0)
         for listener in self._channels.values():
             crowd[listener] += 1
@@ -261,9 +284,14 @@ class UdpPort:
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
-            return self._receiver.receive(
-                source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
-            )
+            try:
+                return self._receiver.receive(
+                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
+                )
+            except OSError as error:
+                if error.errno not in FORBIDDEN:
+                    raise
+                self._receiver = None
         known = self._endpoints
         taken: list[tuple[Endpoint, bytes]] = []
         receive, append = source.recvfrom, taken.append
@@ -327,13 +355,13 @@ class UdpPort:
             where = first.destination
             address = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
             try:
-                if stop - index == 1 and BATCHED:
+                if stop - index == 1 and self._batches:
                     stop = index + self._send_alike(datagrams, index)
                 elif stop - index > 1:
                     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
                     self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
                 else:
-                    self._socket.sendto(first.data, address)
+                    self._socket.sendto(bytes(first.data), address)
             except (BlockingIOError, InterruptedError):
                 return index
             except OSError as error:
@@ -343,9 +371,21 @@ class UdpPort:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                self.unsendable += stop - index
+                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.data, address):
+                    self._batches = False
+                    stop = index + 1
+                else:
+                    self.unsendable += stop - index
             index = stop
         return index
+
+    def _goes_alone(self, data: bytes, address: tuple[str, int]) -> bool:
+        """Send a datagram by the plainest call: a firewall refuses that with the same error, a sandbox does not."""
+        try:
+            self._socket.sendto(bytes(data), address)
+        except OSError:
+            return False
+        return True
 
     def send_one(self, datagram: Datagram) -> bool:
         """As `send` of one datagram, for less work; False if the kernel has no room."""
@@ -418,6 +458,12 @@ class UdpPort:
             self.boards.close()
         self._descriptors = []
         self._closed = True
+
+
+def no_socket_error(error: OSError) -> HostError:
+    """Return the error for a socket that the system does not give."""
+    advice = "; raise the limit of open files (ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return HostError(f"cannot open a socket: {error.strerror}{advice}")
 
 
 def _packed(interface: str) -> bytes:
