@@ -15,6 +15,7 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member, RegionId
 from vivum.core.machine import Delivery, Event
 from vivum.core.ranges import RangeSet
+from vivum.core.text import check_text
 from vivum.live.back_copies import ReplayLine
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.catching_up import CatchingUp, ReplayStart
@@ -131,7 +132,7 @@ class NodeHandle:
     async def topics(self, pattern: str = "/**") -> list[TopicInfo]:
         """List the topics of the domain that match a pattern, by name."""
         self.check_open()
-        return await self._browser.topics(check_pattern(pattern))
+        return await self._browser.topics(check_pattern(check_text(pattern, "pattern")))
 
     async def nodes(self) -> list[NodeInfo]:
         """List the nodes of the domain."""
@@ -247,7 +248,8 @@ class NodeHandle:
         self.check_open()
         drops = guarantee is Guarantee.BEST_EFFORT if drop_oldest is None else drop_oldest
         inbox = Inbox(pattern, receive_bytes_max, drops)
-        subscription = Subscription(self, check_pattern(pattern), codec_of(kind), guarantee, inbox)
+        checked = check_pattern(check_text(pattern, "pattern"))
+        subscription = Subscription(self, checked, codec_of(kind), guarantee, inbox)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -255,7 +257,7 @@ class NodeHandle:
     def _checked_name(name: str) -> str:
         if is_pattern(name):
             raise UsageError(f"{name!r} is a pattern; use node.subscribe(pattern, type) to receive from all that match")
-        return check_name(name)
+        return check_name(check_text(name, "topic"))
 
     # Seats: for topics and subscriptions.
 

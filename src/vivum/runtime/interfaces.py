@@ -10,7 +10,7 @@ from contextlib import closing
 from vivum.core.errors import HostError, VivumError
 from vivum.core.ids import Channel
 from vivum.core.machine import Datagram
-from vivum.runtime.udp import UdpPort, no_socket_error
+from vivum.runtime.udp import UdpPort, no_socket_error, packed_interface
 
 SIOCGIFADDR = 0x8915
 SIOCGIFMTU = 0x8921
@@ -35,8 +35,9 @@ _REQUEST = struct.Struct("16s240x")
 
 def mtu_of(interface: str) -> int | None:
     """Return the MTU of the interface that has this IPv4 address, in bytes; None if it cannot be found."""
+    wanted = packed_interface(interface)
     try:
-        return _mtu_of(socket.inet_aton(interface))
+        return _mtu_of(wanted)
     except OSError as error:
         raise no_socket_error(error) from error
 

@@ -100,7 +100,7 @@ class UdpPort:
         frames on loopback are sent that way (`boards`); they are read either way, which needs a driver. None is for
         ports that do neither.
         """
-        self._interface = _packed(interface)
+        self._interface = packed_interface(interface)
         self._domain = domain
         self._buffer_bytes = buffer_bytes
         self._group_port = 20_000 + domain % 20_000
@@ -466,10 +466,11 @@ def no_socket_error(error: OSError) -> HostError:
     return HostError(f"cannot open a socket: {error.strerror}{advice}")
 
 
-def _packed(interface: str) -> bytes:
+def packed_interface(interface: str) -> bytes:
+    """Return the address of an interface as the kernel has it, or raise a `UsageError`."""
     try:
         return socket.inet_pton(socket.AF_INET, interface)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{interface!r} is not an IPv4 address of an interface; try 127.0.0.1") from error
 
 

@@ -1,4 +1,4 @@
-"""What is sent can be read: a value becomes bytes that its type decodes, or a `UsageError`, whatever its fields hold."""
+"""What is sent can be read: a value becomes bytes that its type decodes, or a `UsageError`."""
 
 from typing import Annotated, Any
 
