@@ -4,12 +4,11 @@ from tidy.texts import (
     docstring_faults,
     empty_test_faults,
     leftover_faults,
-    length_faults,
     link_faults,
     package_faults,
 )
 
-RULES = [docstring_faults, leftover_faults, length_faults, link_faults, package_faults, empty_test_faults]
+RULES = [docstring_faults, leftover_faults, link_faults, package_faults, empty_test_faults]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -32,12 +31,6 @@ def test_a_tidy_tree_is_not_accused_by(plant, rule):
 def test_a_module_without_a_docstring_is_caught(plant):
     tree = plant({"src/vivum/core/ids.py": "NodeId = int\n"})
     assert docstring_faults(tree) == ["src/vivum/core/ids.py: no docstring that says what the module does"]
-
-
-def test_a_module_that_is_too_long_is_caught(plant):
-    tree = plant({"src/vivum/core/ids.py": "\n" * 501, "src/vivum/core/time.py": "\n" * 500})
-    (fault,) = length_faults(tree)
-    assert fault.startswith("src/vivum/core/ids.py: 501 lines")
 
 
 @pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME"])

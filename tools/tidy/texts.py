@@ -1,14 +1,12 @@
-"""The looks of files: docstrings, lengths, leftovers, empty packages, tests without tests, dead links."""
+"""The looks of files: docstrings, leftovers, empty packages, tests without tests, dead links."""
 
 import ast
 import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from layers import MODULE_LINES_MAX
 from tidy.sources import files, modules, shown
 
-CODE = ("src", "tests", "tools", "bench")
 _LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 _CODE_BLOCK = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
@@ -22,15 +20,6 @@ def docstring_faults(root: Path) -> list[str]:
         f"{shown(root, path)}: no docstring that says what the module does"
         for path in files(root, ".py", under=("src", "tools", "bench"))
         if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    ]
-
-
-def length_faults(root: Path) -> list[str]:
-    """Find modules that are too long to hold one concept."""
-    return [
-        f"{shown(root, path)}: {lines} lines, more than {MODULE_LINES_MAX}; what second concept hides in it?"
-        for path in files(root, ".py", ".pyx", under=CODE)
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MODULE_LINES_MAX
     ]
 
 
