@@ -201,6 +201,41 @@ def test_two_receivers_of_one_folder_do_not_write_the_same_part(domain_name: str
     assert (into / "data.bin").read_bytes() == source.read_bytes()
 
 
+def test_a_sender_that_missed_messages_still_hears_its_receivers(domain_name: str, tmp_path: Path) -> None:
+    source, into = tmp_path / "data.bin", tmp_path / "into"
+    source.write_bytes(b"data")
+    into.mkdir()
+
+    async def scene() -> None:
+        async with vivum.connect(domain_name) as node, vivum.connect(domain_name) as other:
+            sending = asyncio.create_task(send_file(other, TOPIC, source, 1, silent, silent))
+            while (seat := other.seat_of(TOPIC)) is None or not seat.listeners:
+                await asyncio.sleep(0.01)
+            seat.interrupt(vivum.MissedMessages("joins again", None))
+            await receive_file(node, TOPIC, into, silent)
+            await sending
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_what_a_receiver_says_of_its_failure_cannot_write_to_the_senders_terminal(
+    domain_name: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "data.bin"
+    source.write_bytes(b"data")
+
+    async def scene() -> None:
+        async with vivum.connect(domain_name) as node, vivum.connect(domain_name) as other:
+            topic = await node.enter(TOPIC, FileMessage, own=False)
+            sending = asyncio.create_task(send_file(other, TOPIC, source, 1, silent, silent))
+            offer = (await topic.receive()).value
+            await topic.send(FileMessage("failed", offer.name, offer.size, offer.digest, 0, b"\x1b[2Jno\nroom\xff"))
+            with pytest.raises(HostError, match=r"1 of 1 receivers did not get data.bin: node .*: \?\[2Jno\?room"):
+                await sending
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
 def command(domain: str, *words: str, file_bytes_max: int | None = None) -> "subprocess.Popen[str]":
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)

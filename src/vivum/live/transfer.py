@@ -118,21 +118,30 @@ class FileSender:
         return FileMessage(what, self._path.name, self._size, self._digest, offset, data)
 
     async def _listen(self) -> None:
-        async for event in self._topic:
-            told = event.value
-            if told.digest != self._digest:
+        while True:
+            try:
+                async for event in self._topic:
+                    if event.value.digest == self._digest:
+                        self._on_answer(event.sender, event.value)
+                return
+            except MissedMessages:
+                # Who still wants something says it again at the end of the pass.
                 continue
-            if told.what == "want" and 0 <= told.offset <= self._size:
-                self._wants[event.sender] = told.offset
-                self._failed.pop(event.sender, None)
-            elif told.what == "done":
-                self._wants.pop(event.sender, None)
-                self._failed.pop(event.sender, None)
-                self._done.add(event.sender)
-            elif told.what == "failed" and event.sender not in self._done:
-                self._wants.pop(event.sender, None)
-                self._failed[event.sender] = told.data[:REASON_BYTES_MAX].decode(errors="replace")
-            self._changed.set()
+
+    def _on_answer(self, sender: Member, told: FileMessage) -> None:
+        if told.what == "want" and 0 <= told.offset <= self._size:
+            self._wants[sender] = told.offset
+            self._failed.pop(sender, None)
+        elif told.what == "done":
+            self._wants.pop(sender, None)
+            self._failed.pop(sender, None)
+            self._done.add(sender)
+        elif told.what == "failed" and sender not in self._done:
+            self._wants.pop(sender, None)
+            reason = told.data[:REASON_BYTES_MAX].decode(errors="replace")
+            # It goes to a terminal: no control characters of a stranger.
+            self._failed[sender] = "".join(each if each.isprintable() else "?" for each in reason)
+        self._changed.set()
 
     async def _wait_for_wants(self) -> None:
         """Offer the file until as many as are expected have answered."""
