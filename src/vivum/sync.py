@@ -126,8 +126,9 @@ class SyncTopic(_SyncReading[T]):
         return self._topic.statistics()
 
     def leave(self) -> None:
-        """Leave the topic."""
-        self._thread.call(self._topic.leave)
+        """Leave the topic. Does nothing in a child that was forked: it was never in it."""
+        if self._thread.is_here:
+            self._thread.call(self._topic.leave)
 
     def __enter__(self) -> "SyncTopic[T]":
         return self
@@ -157,8 +158,9 @@ class SyncSubscription(_SyncReading[T]):
         return found
 
     def close(self) -> None:
-        """Leave the topics of the pattern."""
-        self._thread.call(self._subscription.close)
+        """Leave the topics of the pattern. Does nothing in a child that was forked."""
+        if self._thread.is_here:
+            self._thread.call(self._subscription.close)
 
     def __enter__(self) -> "SyncSubscription[T]":
         return self
@@ -219,8 +221,8 @@ class SyncNode:
         return self._node.statistics()
 
     def close(self) -> None:
-        """Leave the domain and end the background thread. May be called again."""
-        if self._is_closed:
+        """Leave the domain and end the background thread. May be called again; does nothing in a forked child."""
+        if self._is_closed or not self._thread.is_here:
             return
         self._is_closed = True
         try:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 import vivum
+from vivum.storage.runs import RecordedRun
+from vivum.storage.segment_log import SegmentLog
 
 TIMEOUT_S = 60
 
@@ -193,3 +195,46 @@ def test_a_broken_part_is_taken_anew(commands: Commands, tmp_path: Path) -> None
     assert (code, last_json(out)["digest"]) == (0, digest)
     assert (folder / "data.bin").read_bytes() == source.read_bytes()
     assert sender.wait(TIMEOUT_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["pub", "/\udcff", "x"], "'/\\udcff' is not text that can be sent"),
+        (["pub", "/a", "\udcff"], "message 1 is not UTF-8"),
+        (["sub", "/\udcff"], "is not text that can be sent"),
+        (["ls", "-d", "\udcff"], "is not text that can be sent"),
+        (["up", "-d", "\udcff"], "'\\udcff' is not UTF-8 text"),
+        (["record", "/\udcff", "--to", "log"], "'/\\udcff' is not UTF-8 text"),
+        (["pub", "/a", "x", "--seed", "127.0.0.1:²"], "seed '127.0.0.1:²' is not host:port"),
+        (["pub", "/a", "x", "--interface", "\udcff"], "is not an IPv4 address"),
+    ],
+)
+def test_words_that_make_no_sense_are_one_line_and_wrong_use(words: list[str], told: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vivum.cli", *words], capture_output=True, check=False, timeout=TIMEOUT_S, cwd=tmp_path
+    )
+    err = done.stderr.decode()
+    assert (done.returncode, len(err.splitlines())) == (2, 1), err
+    assert err.startswith("vivum: error: ")
+    assert told in err
+
+
+def test_replay_of_a_folder_without_segments_is_an_error(commands: Commands, tmp_path: Path) -> None:
+    code, out, err = commands.run("replay", str(tmp_path), "--json")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert f"{tmp_path} has no messages" in err
+
+
+def test_record_says_that_a_closed_segment_is_damaged(commands: Commands, tmp_path: Path) -> None:
+    with SegmentLog(tmp_path) as log:
+        log.append([RecordedRun("/a", 1, 1, 0, 1, 0, 0, [b"x" * 1000])])
+    (segment,) = tmp_path.glob("*.segment")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[: len(whole) // 2])
+    code, out, err = commands.run("record", "/a", "--to", str(tmp_path), "--seconds", "0.1", "--json")
+    assert code == 0
+    assert "damage:" in err
+    assert segment.name in "".join(err.split())
+    (told,) = last_json(out)["damage"]  # type: ignore[misc]
+    assert str(segment) in told

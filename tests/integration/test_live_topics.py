@@ -444,6 +444,7 @@ def test_wrong_use_is_told_in_one_sentence(domain_name: str) -> None:
                 ("/a//b", "part 2 is ''"),
                 ("/a/*", "use node.subscribe"),
                 ("/" + "x" * 300, "at most 255 bytes"),
+                ("/\udcff", "is not text that can be sent"),
             ):
                 with pytest.raises(vivum.UsageError, match=text):
                     await node.enter(name, bytes)
@@ -454,6 +455,15 @@ def test_wrong_use_is_told_in_one_sentence(domain_name: str) -> None:
                 await topic.receive()
             with pytest.raises(vivum.UsageError, match="takes bytes, not str"):
                 await topic.send_many([b"a", "b"])  # type: ignore[list-item]
+            for nothing in (None, 0, 5):
+                for send in (topic.send_many, topic.try_send_many):
+                    with pytest.raises(vivum.UsageError, match="takes a list of messages, not"):
+                        assert await send(nothing) is not True  # type: ignore[arg-type, misc]
+            for pattern in ("/\udcff/*", "\udcff"):
+                with pytest.raises(vivum.UsageError, match="is not text that can be sent"):
+                    node.subscribe(pattern, bytes)
+                with pytest.raises(vivum.UsageError, match="is not text that can be sent"):
+                    await node.topics(pattern)
             port = node.endpoint.port
             with pytest.raises(vivum.HostError, match="Address already in use; choose another port"):
                 await vivum.connect(domain_name, port=port)

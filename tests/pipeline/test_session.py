@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import vivum.sync
 from vivum.core.errors import HostError
 from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.session import find_java
@@ -76,3 +77,38 @@ def test_our_own_sentence_is_found_in_what_spark_wraps_around_it():
     )
     assert str(spark_error(RuntimeError(wrapped))) == "/log/1.segment is damaged"
     assert str(spark_error(RuntimeError("\n[PATH_NOT_FOUND] no\nmore"))) == "Spark failed: [PATH_NOT_FOUND] no"
+
+
+SHARED = """
+import stat, sys
+from pathlib import Path
+from vivum.pipeline import session
+
+spark = session("shared", master="local[1]", brief=True)
+warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
+spark.range(3).write.saveAsTable("numbers")
+print(spark.table("numbers").count(), oct(stat.S_IMODE(warehouse.stat().st_mode)))
+rows = spark.range(2).selectExpr("cast(cast(id as string) as binary) payload")
+rows.write.format("vivum").mode("append").options(domain=sys.argv[1], topic="/a").save()
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_several_users_of_a_machine_do_not_meet_in_the_temporary_folder(tmp_path):
+    taken = [tmp_path / "vivum-sink", tmp_path / "vivum-warehouse"]
+    for each in taken:
+        # Stands for a folder of another user: nobody else can make anything there.
+        each.write_bytes(b"")
+    domain = f"shared-{os.getpid()}"
+    with vivum.sync.connect(domain):
+        done = subprocess.run(
+            [sys.executable, "-c", SHARED, domain],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "3 0o700"
+    assert sorted(each for each in tmp_path.iterdir() if each.name.startswith("vivum")) == taken

@@ -78,6 +78,9 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> 
         return EXIT_INTERRUPTED
     except UsageError as error:
         return _complain(error, EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        # Words that are not UTF-8 come as surrogates; paths may be such, what travels may not.
+        return _complain(UsageError(f"{error.object!r} is not UTF-8 text"), EXIT_USAGE)
     except VivumError as error:
         return _complain(error, EXIT_FAILED)
     return code

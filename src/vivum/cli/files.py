@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -86,6 +87,8 @@ async def _send(
 @receive_app.command("receive-file")
 def receive(
     into: Annotated[Path, typer.Option(help="The folder to put it in.")] = Path("."),
+    name: Annotated[str | None, typer.Option(help="Take only a file of this name.", show_default=False)] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file of that name.")] = False,
     topic: TopicOption = DEFAULT_TOPIC,
     domain: DomainOption = DEFAULT_DOMAIN,
     interface: InterfaceOption = DEFAULT_INTERFACE,
@@ -93,9 +96,20 @@ def receive(
     unicast: UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Receive the next file that is sent. What an interrupted run left (NAME.….part) is gone on with."""
+    """Receive the next file that is sent, and go on with what an interrupted run left (NAME.….part).
+
+    A file of that name that exists is an error, unless it has the same content. Hidden files must be named (--name).
+    """
+    notes = console(as_json=True)
+
+    async def work(progress: Callable[[int, int], None]) -> FileReceived:
+        async with joined(domain, interface, seeds, unicast) as node:
+            return await receive_file(
+                node, topic, into, progress, name=name, overwrite=overwrite, note=partial(notes.print, markup=False)
+            )
+
     with _bar(as_json) as phase:
-        received = run_live(_receive(joined(domain, interface, seeds, unicast), topic, into, phase("received")))
+        received = run_live(work(phase("received")))
     if as_json:
         write_json(
             {
@@ -108,10 +122,3 @@ def receive(
     else:
         resumed = f", resumed at {received.resumed_at:,}" if received.resumed_at else ""
         console().print(f"{received.path}: {received.size:,} bytes{resumed}, blake2b {received.digest[:16]}…")
-
-
-async def _receive(
-    connecting: Connecting, topic: str, into: Path, progress: Callable[[int, int], None]
-) -> FileReceived:
-    async with connecting as node:
-        return await receive_file(node, topic, into, progress)

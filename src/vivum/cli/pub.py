@@ -20,6 +20,7 @@ from vivum.cli.joining import (
     joined,
     run_live,
 )
+from vivum.core.errors import UsageError
 from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee
 from vivum.live.connecting import Connecting
 
@@ -47,11 +48,12 @@ def pub(
 ) -> None:
     """Send messages to a topic of bytes, and wait until every member has them."""
     guarantee = BEST_EFFORT if best_effort else RELIABLE
+    payloads = _encoded(messages or [])
     run_live(
         _publish(
             joined(domain, interface, seeds, unicast, trace=trace, loss=loss),
             topic,
-            messages or [],
+            payloads,
             wait,
             guarantee,
             as_json,
@@ -60,14 +62,14 @@ def pub(
 
 
 async def _publish(
-    connecting: Connecting, name: str, messages: list[str], wait: int, guarantee: Guarantee, as_json: bool
+    connecting: Connecting, name: str, payloads: list[bytes], wait: int, guarantee: Guarantee, as_json: bool
 ) -> None:
     sent = 0
     async with connecting as node, await node.enter(name, bytes, guarantee=guarantee, receive=False) as topic:
         members = len(await topic.wait_for_members(wait + 1)) - 1
-        if messages:
-            await topic.send_many([each.encode() for each in messages])
-            sent = len(messages)
+        if payloads:
+            await topic.send_many(payloads)
+            sent = len(payloads)
         else:
             while lines := await asyncio.to_thread(_read_lines):
                 await topic.send_many(lines)
@@ -77,6 +79,16 @@ async def _publish(
         write_json({"topic": name, "sent": sent, "receivers": members})
     else:
         console().print(f"{sent:,} messages sent to {members} other members of {name}")
+
+
+def _encoded(messages: list[str]) -> list[bytes]:
+    payloads = []
+    for number, message in enumerate(messages, 1):
+        try:
+            payloads.append(message.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(f"message {number} is not UTF-8; give other bytes as lines of standard input") from error
+    return payloads
 
 
 def _read_lines() -> list[bytes]:

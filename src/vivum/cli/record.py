@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
 from vivum.cli.joining import (
@@ -66,7 +67,7 @@ def record(
     notes = console(as_json=True)
     with SegmentLog(to, fsync=fsync, keep_bytes=keep_bytes, keep_age_ns=keep_age_ns) as log:
         for each in log.damage:
-            notes.print(f"[yellow]damage:[/] {each}")
+            notes.print(f"[yellow]damage:[/] {escape(each)}")
         if log.bytes_cut:
             notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
         report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
@@ -84,7 +85,7 @@ def record(
             )
         finally:
             if as_json:
-                write_json({"log": str(to), **report, "next_offset": log.next_offset})
+                write_json({"log": str(to), **report, "next_offset": log.next_offset, "damage": log.damage})
             else:
                 told = f"{report['recorded']:,} messages of {report['topics']} topics recorded"
                 notes.print(f"{told}, {report['missed']:,} missed")

@@ -22,6 +22,7 @@ from vivum.cli.joining import (
 from vivum.core.errors import UsageError
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.replaying import replay
+from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_names import EVERY_TOPIC, TopicPattern
 
@@ -42,6 +43,8 @@ def replay_log(
 ) -> None:
     """Send all messages of a log again, in its order, and wait until every member has them."""
     reader, chosen = LogReader(log), TopicPattern(topics)
+    if not reader.summaries():
+        raise StorageError(f"the log {log} has no messages; give a directory that `vivum record` wrote")
     connecting = joined(domain, interface, seeds, unicast)
     factor = _factor(speed)
     with console(as_json=True).status("looking for the topics") as status:

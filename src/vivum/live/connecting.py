@@ -11,12 +11,14 @@ from typing import Literal
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint
 from vivum.core.limits import Limits
+from vivum.core.text import check_text
 from vivum.live.handle import NodeHandle
 from vivum.live.tracing import NodeTrace
 from vivum.runtime.interfaces import hears_multicast
 from vivum.runtime.lossy import LOSS_MAX
 from vivum.runtime.member_host import HostOptions
 from vivum.runtime.polling import POLL_US_MAX
+from vivum.runtime.udp import packed_interface
 from vivum.wire.gate import domain_tag
 
 LOOPBACK = "127.0.0.1"
@@ -26,6 +28,12 @@ JOIN_S = 10.0
 
 BUFFER_BYTES = 8 * 1024 * 1024
 """What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
+
+BUFFER_BYTES_MAX = 1 << 30
+"""More than any system grants; the kernel counts in 31 bits."""
+
+NAME_CHARACTERS_MAX = 255
+"""Of the name of a node, as it travels."""
 
 POLL_US = 200
 """How long a node polls for the next small message before it sleeps, where answers come within that time."""
@@ -98,13 +106,22 @@ def connect(
     one user share, and not through the kernel; where that cannot be, they go as all else does.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
-    tag = domain_tag(domain)
+    tag = domain_tag(check_text(domain, "domain"))
+    if name and len(check_text(name, "name")) > NAME_CHARACTERS_MAX:
+        raise UsageError(f"the name {name[:20]!r}… has {len(name)} characters, over {NAME_CHARACTERS_MAX}")
+    packed_interface(interface)
     if not 0 <= port < 65_536 or not 1 <= ttl < 256:
         raise UsageError(f"port {port} or ttl {ttl} is out of range; ports are 0 to 65535, ttl is 1 to 255")
     if not 0.0 <= loss <= LOSS_MAX:
         raise UsageError(f"loss {loss:g} is out of range; it is a share of what arrives, 0 to {LOSS_MAX:g}")
     if not 0 <= poll_us <= POLL_US_MAX:
         raise UsageError(f"poll_us {poll_us} is out of range; it is 0, for never, to {POLL_US_MAX:,} microseconds")
+    if not 0 < buffer_bytes <= BUFFER_BYTES_MAX:
+        raise UsageError(f"buffer_bytes {buffer_bytes} is out of range; it is 1 to {BUFFER_BYTES_MAX:,}")
+    if multicast not in (True, False, "probe"):
+        raise UsageError(f"multicast={multicast!r} is unknown; give True, False or 'probe'")
+    if isinstance(seeds, str):
+        raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
     places = tuple(map(seed_endpoint, seeds))
     wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
     meets = not wants_multicast and not places
@@ -138,12 +155,14 @@ def meeting_port(tag: int) -> int:
 def seed_endpoint(seed: str) -> Endpoint:
     """Read "host:port", with the host as a name or an IPv4 address."""
     host, colon, port = seed.rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+    if not colon or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65_536:
         raise UsageError(f"seed {seed!r} is not host:port, as in 10.0.0.1:7000")
     try:
         return Endpoint(socket.gethostbyname(host), int(port))
-    except OSError as error:
-        raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({error.strerror})") from error
+    except (OSError, ValueError, TypeError) as error:
+        # Also a host that is no text, or has a part that is too long, or a zero.
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({cause})") from error
 
 
 def default_name() -> str:

@@ -1,6 +1,7 @@
 """What can go wrong for an application that uses topics, beside wrong use."""
 
 from vivum.core.errors import HostError, UsageError, VivumError
+from vivum.core.ids import Member
 
 
 class TypeMismatch(UsageError):  # noqa: N818 - the name that users know it by
@@ -26,9 +27,12 @@ class SendFailedError(VivumError):
 class MissedMessages(VivumError):  # noqa: N818 - reads as what happened
     """The reader of a topic did not get messages that others got. Reading goes on behind them: read again.
 
-    `count` is how many, or None where nobody knows.
+    `count` is how many, or None where nobody knows. If all are of one sender and their numbers are known, `sender` and
+    `first` name them: `first <= n < first + count`.
     """
 
-    def __init__(self, text: str, count: int | None) -> None:
+    def __init__(self, text: str, count: int | None, sender: Member | None = None, first: int | None = None) -> None:
         super().__init__(text)
         self.count = count
+        self.sender = sender
+        self.first = first

@@ -5,14 +5,17 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
+from weakref import WeakSet
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
+from vivum.core.text import check_text
 from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.event import ViewChanges
@@ -51,6 +54,20 @@ LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
 
 
+FORKED = "is in the process that this one was forked from"
+
+_handles: "WeakSet[NodeHandle]" = WeakSet()
+
+
+def _disown_all() -> None:
+    for each in list(_handles):
+        each.disown()
+
+
+# So that sending need not look at the process id each time.
+os.register_at_fork(after_in_child=_disown_all)
+
+
 class NodeHandle:
     """A node of a domain. Made by `vivum.connect`; an async context manager that leaves the domain at its end."""
 
@@ -59,6 +76,7 @@ class NodeHandle:
         self.name = options.name
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._is_forked = False
         self._seats: dict[str, Seat] = {}
         self._by_group: dict[GroupId, Seat] = {}
         self._topics: dict[Any, None] = {}
@@ -78,6 +96,7 @@ class NodeHandle:
         self._host.parts.surveyor.report = reporter.report_load
         self._host.parts.surveyor.report_sending = reporter.report_sending
         self._host.start()
+        _handles.add(self)
 
     # What is known.
 
@@ -118,7 +137,7 @@ class NodeHandle:
     async def topics(self, pattern: str = "/**") -> list[TopicInfo]:
         """List the topics of the domain that match a pattern, by name."""
         self.check_open()
-        return await self._browser.topics(check_pattern(pattern))
+        return await self._browser.topics(check_pattern(check_text(pattern, "pattern")))
 
     async def nodes(self) -> list[NodeInfo]:
         """List the nodes of the domain."""
@@ -238,7 +257,8 @@ class NodeHandle:
         promised = guarantee_of(guarantee)
         drops = promised is BEST_EFFORT if drop_oldest is None else drop_oldest
         inbox = Inbox(pattern, receive_bytes_max, drops)
-        subscription = Subscription(self, check_pattern(pattern), codec_of(kind), promised, inbox)
+        checked = check_pattern(check_text(pattern, "pattern"))
+        subscription = Subscription(self, checked, codec_of(kind), promised, inbox)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -246,7 +266,7 @@ class NodeHandle:
     def _checked_name(name: str) -> str:
         if is_pattern(name):
             raise UsageError(f"{name!r} is a pattern; use node.subscribe(pattern, type) to receive from all that match")
-        return check_name(name)
+        return check_name(check_text(name, "topic"))
 
     # Seats: the one way into topics.
 
@@ -386,7 +406,7 @@ class NodeHandle:
                 seat = self._by_group.get(group)
                 if seat is not None:
                     text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
-                    seat.interrupt(MissedMessages(text, stop - first))
+                    seat.interrupt(MissedMessages(text, stop - first, sender, first))
             case LifeBegan(member):
                 self._life = member
                 if self._trace is not None:
@@ -500,7 +520,7 @@ class NodeHandle:
     def check_open(self) -> None:
         """Raise `ClosedError` if the node was closed."""
         if self._is_closed:
-            raise self.closed_error(f"node {self.name!r} was closed")
+            raise self.closed_error(f"node {self.name!r} {FORKED if self._is_forked else 'was closed'}")
 
     @staticmethod
     def closed_error(text: str) -> ClosedError:
@@ -519,6 +539,8 @@ class NodeHandle:
 
     def close_now(self) -> None:
         """Close the sockets without a word; the others notice by the silence."""
+        if self._is_forked:
+            return
         if not self._is_closed:
             self._let_go()
         self._host.close_now()
@@ -533,6 +555,14 @@ class NodeHandle:
         for task in self._tasks:
             task.cancel()
         self._progress.set()
+
+    def disown(self) -> None:
+        """Refuse all use in a child that was forked: sockets and selector are the parent's, who goes on with them."""
+        self._is_closed = self._is_forked = True
+        for seat in self._seats.values():
+            seat.disown(self.closed_error(f"node {self.name!r} {FORKED}"))
+        for each in [*self._subscriptions, *self._topics]:
+            each.disown()
 
     async def __aenter__(self) -> "NodeHandle":
         return self

@@ -3,9 +3,17 @@
 A type is `bytes`, or a subclass of `Message`. Its description is a JSON text that travels to the directory; the first
 who enters a topic fixes it. A later type fits if it is the same, or if one of the two only has further fields with
 defaults at its end: values are arrays, so old readers leave them out and new readers fill them in.
+
+Structs do not check their fields when they are made, so values are checked when they are encoded: receivers pass over
+what they cannot decode, and the sender would never know. Where all fields are plain, a function made for the type
+looks at the class of each (40 ns for three fields); other types are decoded once for the check.
 """
 
 import json
+import keyword
+import re
+import types
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -57,14 +65,72 @@ def codec_of(kind: type[T]) -> Codec[T]:
         return Codec(_BYTES_SCHEMA, _checked, _kept, True)
     if not (isinstance(kind, type) and issubclass(kind, Message)):
         raise UsageError(f"{kind!r} is not a type of topics; expected bytes or a subclass of vivum.Message")
-    encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(kind)
+    schema, decode = schema_of(kind), msgspec.msgpack.Decoder(kind).decode
+    return Codec(schema, _encoder_of(kind, decode), decode, False)
 
-    def encode(value: T) -> bytes:
+
+_PLAIN = (int, str, float, bool, bytes)
+_PLACE = re.compile(r" - at `\$\[(\d+)\].*`")
+
+
+def _encoder_of(kind: type[T], decode: Callable[[bytes], T]) -> Callable[[T], bytes]:
+    """Make the function that encodes values of a type, and refuses those that it would not decode."""
+    encode = msgspec.msgpack.Encoder().encode
+
+    def encode_checked(value: T) -> bytes:
         if type(value) is not kind:
             raise UsageError(f"this topic takes {kind.__name__}, not {type(value).__name__}")
-        return encoder.encode(value)
+        try:
+            data = encode(value)
+            decode(data)
+        except msgspec.ValidationError as error:
+            raise UsageError(_refusal(kind, str(error))) from None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise UsageError(f"this {kind.__name__} cannot be sent: {error}") from error
+        return data
 
-    return Codec(schema_of(kind), encode, decoder.decode, False)
+    test = _plain_test(kind)
+    if test is None:
+        return encode_checked
+    # Compiled for the type, as dataclasses do: a loop over the fields would cost more than encoding.
+    source = f"""
+def encode_plain(value):
+    if type(value) is kind{test}:
+        try:
+            return encode(value)
+        except Exception:
+            pass
+    return encode_checked(value)
+"""
+    names: dict[str, Any] = {"kind": kind, "encode": encode, "encode_checked": encode_checked}
+    exec(source, names)
+    made: Callable[[T], bytes] = names["encode_plain"]
+    return made
+
+
+def _plain_test(kind: type[Any]) -> str | None:
+    """Write the test that every field has exactly the class that it should; None where classes do not say enough."""
+    tests = []
+    for field in msgspec.structs.fields(kind):
+        wanted, value = field.type, f"value.{field.name}"
+        is_optional = isinstance(wanted, types.UnionType) or typing.get_origin(wanted) is typing.Union
+        if is_optional:
+            inner = [each for each in typing.get_args(wanted) if each is not type(None)]
+            wanted = inner[0] if len(inner) == 1 else None
+        if wanted not in _PLAIN or keyword.iskeyword(field.name):
+            return None
+        test = f"type({value}) is {wanted.__name__}"
+        tests.append(f" and ({test} or {value} is None)" if is_optional else f" and {test}")
+    return "".join(tests)
+
+
+def _refusal(kind: type[Any], told: str) -> str:
+    """Say which field is wrong by its name; msgspec knows its place alone."""
+    place = _PLACE.search(told)
+    if place is None:
+        return f"this {kind.__name__} cannot be sent: {told}"
+    name = kind.__struct_fields__[int(place[1])]
+    return f"field {name} of {kind.__name__}: {told[: place.start()]}; receivers could not read it"
 
 
 def schema_of(kind: type[Message]) -> str:

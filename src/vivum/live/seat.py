@@ -228,6 +228,8 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is settled; raise `SendFailedError` if something failed."""
+        if self.fault is not None:
+            raise self.fault
         life, target = self._accepted_life, self.accepted
         while self._failure is None and self.settled < target and self._accepted_life == life:
             await self.wait_for_change()
@@ -249,6 +251,10 @@ class Seat:
             self._changed = asyncio.Event()
         self._changed.clear()
         await self._changed.wait()
+
+    def disown(self, fault: Exception) -> None:
+        """Refuse to send with this error, in a child that was forked: who waited for room waits in the parent."""
+        self.fault, self._waiting, self._turn = fault, 0, None
 
     # In.
 

@@ -127,6 +127,10 @@ class Subscription(Generic[T]):
         if self._task is not None:
             await asyncio.wait([self._task])
 
+    def disown(self) -> None:
+        """End reading in a child that was forked; what was received can still be read."""
+        self._is_closed = self._inbox.closed = True
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -158,12 +158,12 @@ class Topic(Generic[T]):
 
         The list itself is used, so do not change it afterwards.
         """
-        if values:
+        if values or _is_no_list(values):
             await self._seat.send(*self._encoded(values))
 
     def try_send_many(self, values: Sequence[T]) -> bool:
         """Send a list of messages if the queue has room for all of them now; False if not."""
-        return not values or self._seat.try_send(*self._encoded(values))
+        return not (values or _is_no_list(values)) or self._seat.try_send(*self._encoded(values))
 
     def _encoded(self, values: Sequence[T]) -> tuple[Sequence[bytes], tuple[int, int] | None]:
         """Make messages of values; with what `measure` found of them, if they were looked at."""
@@ -174,6 +174,8 @@ class Topic(Generic[T]):
             except TypeError:
                 # Others than `bytes`, or in something else than a list: what can be taken is.
                 pass
+        if _is_no_list(values):
+            raise UsageError(f"topic {self.name} takes a list of messages, not {values!r}")
         return list(map(self._codec.encode, values)), None
 
     async def flush(self) -> None:
@@ -327,6 +329,10 @@ class Topic(Generic[T]):
         self._seat.notify()
         self._node.forget(self)
 
+    def disown(self) -> None:
+        """End reading in a child that was forked; what was received can still be read."""
+        self._reader.inbox.closed = True
+
     async def __aenter__(self) -> "Topic[T]":
         return self
 
@@ -334,6 +340,10 @@ class Topic(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.leave()
+
+
+def _is_no_list(values: object) -> bool:
+    return not hasattr(values, "__iter__")
 
 
 def _raised(told: MissedMessages) -> None:

@@ -1,23 +1,25 @@
 """One file to many receivers over a topic: in parts, resumable, checksummed.
 
 The sender offers the file; each receiver says from where it wants it; the sender sends parts from the lowest of these
-places on, once for all. At the end of a pass whoever lacks something says so, and the next pass begins there. What
-a receiver has is in a file of its own beside the target, named after the checksum, so that a later run goes on with it.
+places on, once for all. At the end of a pass whoever lacks something says so, and the next pass begins there. A
+receiver that cannot take the file says that too, and the sender does not wait for it.
+
+What a receiver has is in a file of its own (`part_file`), so that a later run goes on with it. Anybody may offer
+anything: a receiver passes over what it cannot take, and never replaces a file unless it was told to.
 """
 
 import asyncio
-import hashlib
-import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from vivum.core.errors import HostError, UsageError
+from vivum.core.errors import HostError, UsageError, VivumError
 from vivum.core.ids import Member
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
 from vivum.live.messages import Message
+from vivum.live.part_file import PartFile, Progress, digest_of, refusal_of
 from vivum.live.topic import Topic
 
 PART_BYTES = 256 * 1024
@@ -29,12 +31,21 @@ OFFER_S = 1.0
 ATTEMPTS_MAX = 2
 """How often a receiver takes the whole file before it gives up on the checksum."""
 
-Progress = Callable[[int, int], None]
-"""Told how many bytes are done, of how many."""
+GOODBYE_S = 5.0
+"""How long a receiver that gives up tries to let the sender know."""
+
+REASON_BYTES_MAX = 500
+"""Of what a receiver says of its failure, so much is sent and shown."""
+
+REFUSALS_MAX = 100
+"""Offers that were passed over are remembered, so that each is noted once; past it no more are noted."""
 
 
 class FileMessage(Message):
-    """What sender and receivers say: `offer`, `want` (from offset), `part`, `end` (of a pass), `done`."""
+    """What sender and receivers say: `offer`, `want` (from offset), `part`, `end` (of a pass), `done`, `failed`.
+
+    `data` is a piece of the file, or why it failed.
+    """
 
     what: str
     name: str
@@ -67,20 +78,6 @@ class FileReceived:
     """How many bytes were here from an earlier run."""
 
 
-def digest_of(path: Path, progress: Progress | None = None) -> str:
-    """Compute the checksum of a file: BLAKE2b with 32 bytes, as hexadecimal digits."""
-    made = hashlib.blake2b(digest_size=32)
-    size = path.stat().st_size
-    done = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            made.update(block)
-            done += len(block)
-            if progress is not None:
-                progress(done, size)
-    return made.hexdigest()
-
-
 class FileSender:
     """Sends one file to so many receivers."""
 
@@ -92,41 +89,63 @@ class FileSender:
         self._digest = digest
         self._wants: dict[Member, int] = {}
         self._done: set[Member] = set()
+        self._failed: dict[Member, str] = {}
         self._changed = asyncio.Event()
         self._sent_bytes = 0
 
     async def run(self, progress: Progress) -> FileSent:
-        """Send until enough receivers have the whole file and nobody waits for more."""
+        """Send until enough receivers have the whole file or have failed, and nobody waits for more."""
         listening = asyncio.create_task(self._listen())
         try:
-            while len(self._done) < self._receivers or self._wants:
+            while self._answered < self._receivers or self._wants:
                 await self._wait_for_wants()
                 if self._wants:
                     await self._send_from(min(self._wants.values()), progress)
             await self._topic.flush()
         finally:
             listening.cancel()
+        if len(self._done) < self._receivers:
+            lacking = f"{self._receivers - len(self._done)} of {self._receivers} receivers"
+            reasons = "; ".join(f"node {member}: {reason}" for member, reason in self._failed.items())
+            raise HostError(f"{lacking} did not get {self._path.name}: {reasons}")
         return FileSent(self._path.name, self._size, self._digest, len(self._done), self._sent_bytes)
+
+    @property
+    def _answered(self) -> int:
+        return len(self._done) + len(self._failed)
 
     def _say(self, what: str, offset: int = 0, data: bytes = b"") -> FileMessage:
         return FileMessage(what, self._path.name, self._size, self._digest, offset, data)
 
     async def _listen(self) -> None:
-        async for event in self._topic:
-            told = event.value
-            if told.digest != self._digest:
+        while True:
+            try:
+                async for event in self._topic:
+                    if event.value.digest == self._digest:
+                        self._on_answer(event.sender, event.value)
+                return
+            except MissedMessages:
+                # Who still wants something says it again at the end of the pass.
                 continue
-            if told.what == "want" and 0 <= told.offset <= self._size:
-                self._wants[event.sender] = told.offset
-                self._changed.set()
-            elif told.what == "done":
-                self._wants.pop(event.sender, None)
-                self._done.add(event.sender)
-                self._changed.set()
+
+    def _on_answer(self, sender: Member, told: FileMessage) -> None:
+        if told.what == "want" and 0 <= told.offset <= self._size:
+            self._wants[sender] = told.offset
+            self._failed.pop(sender, None)
+        elif told.what == "done":
+            self._wants.pop(sender, None)
+            self._failed.pop(sender, None)
+            self._done.add(sender)
+        elif told.what == "failed" and sender not in self._done:
+            self._wants.pop(sender, None)
+            reason = told.data[:REASON_BYTES_MAX].decode(errors="replace")
+            # It goes to a terminal: no control characters of a stranger.
+            self._failed[sender] = "".join(each if each.isprintable() else "?" for each in reason)
+        self._changed.set()
 
     async def _wait_for_wants(self) -> None:
         """Offer the file until as many as are expected have answered."""
-        while len(self._wants) + len(self._done) < self._receivers:
+        while len(self._wants) + self._answered < self._receivers:
             await self._topic.send(self._say("offer"))
             self._changed.clear()
             try:
@@ -147,6 +166,9 @@ class FileSender:
             file.seek(start)
             offset = start
             while block := file.read(PART_BYTES):
+                if not self._wants:
+                    # All who asked have failed.
+                    return
                 await self._topic.send(self._say("part", offset, block))
                 offset += len(block)
                 self._sent_bytes += len(block)
@@ -161,7 +183,7 @@ class FileSender:
 
     async def _wait_for_answers(self, asked: set[Member]) -> None:
         while True:
-            waiting = asked - self._done - self._wants.keys()
+            waiting = asked - self._done - self._wants.keys() - self._failed.keys()
             if not waiting & set(self._topic.members):
                 return
             self._changed.clear()
@@ -176,10 +198,14 @@ class FileSender:
 async def send_file(
     node: NodeHandle, topic: str, path: Path, receivers: int, progress: Progress, digest_progress: Progress
 ) -> FileSent:
-    """Send a file to so many receivers, who may come while it runs; returns when all have it."""
+    """Send a file to so many receivers, who may come while it runs; return when all have it.
+
+    Raises `HostError` when so many have answered, and some of them that they cannot take it.
+    """
     if not path.is_file():
         raise UsageError(f"{path} is not a file")
-    digest = await asyncio.to_thread(digest_of, path, digest_progress)
+    with path.open("rb", buffering=0) as file:
+        digest = await asyncio.to_thread(digest_of, file.fileno(), digest_progress)
     async with await node.enter(topic, FileMessage, own=False) as entered:
         return await FileSender(entered, path, digest, receivers).run(progress)
 
@@ -187,19 +213,29 @@ async def send_file(
 class FileReceiver:
     """Receives one file."""
 
-    def __init__(self, topic: Topic[FileMessage], folder: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        topic: Topic[FileMessage],
+        folder: Path,
+        progress: Progress,
+        name: str | None,
+        overwrite: bool,
+        note: Callable[[str], None] | None,
+    ) -> None:
         self._topic = topic
         self._folder = folder
         self._progress = progress
+        self._name = name
+        self._overwrite = overwrite
+        self._note = note
+        self._refused: set[tuple[str, str]] = set()
         self._offer: FileMessage | None = None
-        self._part = folder
-        self._file: BinaryIO | None = None
-        self._have = 0
+        self._part: PartFile | None = None
         self._resumed_at = 0
         self._attempts = 0
 
     async def run(self) -> FileReceived:
-        """Receive the first file that is offered."""
+        """Receive the first file that is offered and can be taken."""
         try:
             while True:
                 try:
@@ -211,71 +247,109 @@ class FileReceiver:
                     # What is missing is asked for when the pass ends.
                     continue
                 raise HostError("the topic was closed before the file was complete; run it again to go on")
+        except VivumError as error:
+            await self._say_failed(error)
+            raise
         finally:
-            if self._file is not None:
-                self._file.close()
+            if self._part is not None:
+                self._part.close()
 
     async def _on_message(self, told: FileMessage) -> FileReceived | None:
         if self._offer is None:
-            if told.what in ("offer", "end", "part"):
-                self._accept(told)
+            if told.what in ("offer", "end", "part") and self._is_acceptable(told):
+                await self._accept(told)
                 await self._want()
         elif told.digest != self._offer.digest:
             return None
         elif told.what == "part":
             self._take(told)
-        elif told.what in ("end", "offer") and self._have < told.size:
+        elif told.what in ("end", "offer"):
             await self._want()
         return await self._maybe_finish()
 
-    def _accept(self, offer: FileMessage) -> None:
-        if not offer.name or Path(offer.name).name != offer.name or offer.name in (".", "..") or "\0" in offer.name:
-            raise UsageError(f"the sender offers a file of the name {offer.name!r}, which is not a plain file name")
+    def _is_acceptable(self, offer: FileMessage) -> bool:
+        refusal = refusal_of(offer.name, offer.size, offer.digest)
+        if refusal is None and self._name is not None:
+            # Not what was asked for: somebody else's.
+            return offer.name == self._name
+        if refusal is None and offer.name.startswith("."):
+            refusal = "it would be a hidden file; ask for it with --name"
+        if refusal is None:
+            return True
+        key = (offer.name[:256], offer.digest[:256])
+        if key not in self._refused and len(self._refused) < REFUSALS_MAX:
+            self._refused.add(key)
+            if self._note is not None:
+                self._note(f"passed over an offer of {key[0]!r}: {refusal}")
+        return False
+
+    async def _accept(self, offer: FileMessage) -> None:
         self._offer = offer
-        self._part = self._folder / f"{offer.name}.{offer.digest[:16]}.part"
-        self._file = self._part.open("ab")
-        self._have = self._resumed_at = min(self._part.stat().st_size, offer.size)
-        self._file.truncate(self._have)
-        self._progress(self._have, offer.size)
+        self._part = await asyncio.to_thread(
+            PartFile, self._folder, offer.name, offer.size, offer.digest, overwrite=self._overwrite
+        )
+        self._resumed_at = self._part.have
+        self._progress(self._part.have, offer.size)
 
     async def _want(self) -> None:
+        assert self._part is not None
+        assert self._offer is not None
+        if self._part.have < self._offer.size:
+            await self._say("want", self._part.have)
+
+    async def _say(self, what: str, offset: int = 0, data: bytes = b"") -> None:
         assert self._offer is not None
         offer = self._offer
-        if self._have < offer.size or not offer.size:
-            await self._topic.send(FileMessage("want", offer.name, offer.size, offer.digest, self._have))
+        await self._topic.send(FileMessage(what, offer.name, offer.size, offer.digest, offset, data))
+
+    async def _say_failed(self, error: VivumError) -> None:
+        if self._offer is not None:
+            with suppress(VivumError, TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._say("failed", data=str(error).encode(errors="replace")[:REASON_BYTES_MAX])
+                    await self._topic.flush()
 
     def _take(self, told: FileMessage) -> None:
-        assert self._file is not None
-        skip = self._have - told.offset
-        if 0 <= skip < len(told.data):
-            self._file.write(told.data[skip:])
-            self._have += len(told.data) - skip
-            self._progress(self._have, told.size)
+        assert self._part is not None
+        assert self._offer is not None
+        if self._part.take(told.offset, told.data):
+            self._progress(self._part.have, self._offer.size)
 
     async def _maybe_finish(self) -> FileReceived | None:
-        offer = self._offer
-        if offer is None or self._file is None or self._have < offer.size:
+        offer, part = self._offer, self._part
+        if offer is None or part is None or part.have < offer.size:
             return None
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        if await asyncio.to_thread(digest_of, self._part) != offer.digest:
-            self._attempts += 1
-            self._file.truncate(0)
-            self._have = self._resumed_at = 0
-            if self._attempts >= ATTEMPTS_MAX:
-                raise HostError(f"{offer.name} does not have the checksum that was promised; what came was deleted")
-            await self._want()
-            return None
-        target = self._folder / offer.name
-        os.replace(self._part, target)
-        await self._topic.send(FileMessage("done", offer.name, offer.size, offer.digest, offer.size))
+        if not part.is_complete:
+            if not await asyncio.to_thread(part.has_right_digest):
+                self._attempts += 1
+                part.start_again()
+                self._resumed_at = 0
+                if self._attempts >= ATTEMPTS_MAX:
+                    raise HostError(f"{offer.name} does not have the checksum that was promised; what came was deleted")
+                await self._want()
+                return None
+            part.finish()
+        await self._say("done", offer.size)
         await self._topic.flush()
-        return FileReceived(target, offer.size, offer.digest, self._resumed_at)
+        return FileReceived(part.target, offer.size, offer.digest, self._resumed_at)
 
 
-async def receive_file(node: NodeHandle, topic: str, folder: Path, progress: Progress) -> FileReceived:
-    """Receive the next file that is offered in a topic, into a folder; goes on with what an earlier run left."""
+async def receive_file(
+    node: NodeHandle,
+    topic: str,
+    folder: Path,
+    progress: Progress,
+    *,
+    name: str | None = None,
+    overwrite: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> FileReceived:
+    """Receive the next file that is offered in a topic, into a folder; go on with what an earlier run left.
+
+    With `name`, only a file of that name. A file that exists is replaced only with `overwrite`; if it has the promised
+    checksum, there is nothing to do. `note` is called with a line of text for each offer that is passed over.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     async with await node.enter(topic, FileMessage, own=False) as entered:
-        return await FileReceiver(entered, folder, progress).run()
+        return await FileReceiver(entered, folder, progress, name, overwrite, note).run()

@@ -1,5 +1,6 @@
 """A Spark session that is ready for Vivum, on this machine unless told otherwise."""
 
+import atexit
 import logging
 import os
 import re
@@ -22,6 +23,7 @@ MEMORY = "2g"
 
 _JAVA = {False: "-XX:+UseParallelGC", True: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"}
 _MASTER = re.compile(r"local$|local\[.+\]$|local-cluster\[.+\]$|spark://.+|yarn$|k8s://.+")
+_WAREHOUSE = "spark.sql.warehouse.dir"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -62,11 +64,13 @@ def session(
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_JAVA[brief]}",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "vivum-warehouse"),
         "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
     }
-    for key, value in {**ours, **(settings or {})}.items():
+    chosen = {**ours, **(settings or {})}
+    if _WAREHOUSE not in chosen and _spark_session().getActiveSession() is None:
+        chosen[_WAREHOUSE] = _temporary_warehouse()
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     # PySpark would print every failed query as JSON, beside the exception that it raises.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
@@ -74,6 +78,19 @@ def session(
     spark: SparkSession = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def _temporary_warehouse() -> str:
+    """Make a folder for tables that Spark is not told a place for: they are known only to this session anyway."""
+    made, owner = tempfile.mkdtemp(prefix="vivum-warehouse-"), os.getpid()
+
+    def remove() -> None:
+        # A child of a fork that ends runs this too.
+        if os.getpid() == owner:
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return made
 
 
 def register(spark: "SparkSession") -> None:

@@ -1,13 +1,16 @@
 """What this computer's network interfaces carry: the size of a datagram, and whether multicast comes back."""
 
+import errno
 import fcntl
 import select
 import socket
 import struct
+from contextlib import closing
 
+from vivum.core.errors import HostError, VivumError
 from vivum.core.ids import Channel
 from vivum.core.machine import Datagram
-from vivum.runtime.udp import UdpPort
+from vivum.runtime.udp import UdpPort, no_socket_error, packed_interface
 
 SIOCGIFADDR = 0x8915
 SIOCGIFMTU = 0x8921
@@ -31,8 +34,15 @@ _REQUEST = struct.Struct("16s240x")
 
 
 def mtu_of(interface: str) -> int | None:
-    """Tell the MTU of the interface that has this IPv4 address, in bytes; None if it cannot be found."""
-    wanted = socket.inet_aton(interface)
+    """Return the MTU of the interface that has this IPv4 address, in bytes; None if it cannot be found."""
+    wanted = packed_interface(interface)
+    try:
+        return _mtu_of(wanted)
+    except OSError as error:
+        raise no_socket_error(error) from error
+
+
+def _mtu_of(wanted: bytes) -> int | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
             request = _REQUEST.pack(name.encode()[:15])
@@ -54,23 +64,22 @@ def payload_bytes_of(interface: str) -> int:
 
 
 def hears_multicast(domain: int, interface: str) -> bool:
-    """Send multicasts on the interface and tell whether another socket of this computer hears one of them.
+    """Send multicasts on the interface and return whether another socket of this computer hears one of them.
 
     It shows whether this computer can send and hear multicast at all. What switches and clouds do with it is not known.
+    Raises `HostError` if there are too few descriptors to find out.
     """
     try:
-        sender, listener = UdpPort(domain, interface), UdpPort(domain, interface)
-    except Exception:
+        with closing(UdpPort(domain, interface)) as sender, closing(UdpPort(domain, interface)) as listener:
+            listener.listen(PROBE_CHANNEL)
+            for _ in range(PROBES):
+                sender.send([Datagram(PROBE_CHANNEL, b"probe")])
+                if any(select.select(listener.sockets[1:], [], [], PROBE_S)):
+                    return True
+            return False
+    except HostError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         return False
-    try:
-        listener.listen(PROBE_CHANNEL)
-        for _ in range(PROBES):
-            sender.send([Datagram(PROBE_CHANNEL, b"probe")])
-            if any(select.select(listener.sockets[1:], [], [], PROBE_S)):
-                return True
+    except (VivumError, OSError, ValueError):
         return False
-    except Exception:
-        return False
-    finally:
-        sender.close()
-        listener.close()

@@ -5,6 +5,7 @@ wait (seed 004: applications talk to the core thread through a lock-free queue).
 """
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -38,6 +39,7 @@ class LoopThread:
     """Runs coroutines of other threads. A daemon: it never keeps a process alive."""
 
     def __init__(self, name: str) -> None:
+        self._owner = os.getpid()
         self._loop = new_loop()
         self._requests: deque[tuple[Work, Future[Any]]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -53,10 +55,20 @@ class LoopThread:
         finally:
             self._loop.close()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the thread is in this process. The child of a fork has a copy of this object, and no such thread."""
+        return os.getpid() == self._owner
+
     def call(self, work: Work, timeout_s: float | None = None) -> Any:
-        """Run a coroutine in the loop and return its result. Raises `TimeoutError` after so many seconds."""
+        """Run a coroutine in the loop and return its result. Raises `TimeoutError` after so many seconds.
+
+        The thread must be in this process.
+        """
         if threading.current_thread() is self._thread:
             raise UsageError("a callback of vivum.sync must not call back into it; hand the work to another thread")
+        if not self.is_here:
+            raise UsageError("this process was forked from the one that the node is in; connect again here")
         if self._is_stopped:
             raise UsageError("the node was closed; connect again")
         future: Future[Any] = Future()
@@ -104,8 +116,8 @@ class LoopThread:
                 future.set_result(result)
 
     def stop(self) -> None:
-        """End the loop and its thread. May be called again."""
-        if self._is_stopped:
+        """End the loop and its thread. May be called again, and does nothing in a forked child."""
+        if self._is_stopped or not self.is_here:
             return
         self._is_stopped = True
         self._loop.call_soon_threadsafe(self._stop_all)

@@ -18,7 +18,14 @@ from vivum.node.compose import MemberParts, compose_member
 from vivum.observe.trace import Tracer
 from vivum.protocols.commands import SendConfirmed
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
-from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
+from vivum.protocols.discovery.finder import (
+    BEACON_CHANNEL,
+    ServiceAbsent,
+    ServiceFound,
+    ServiceLost,
+    StartSeeking,
+    TrustService,
+)
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import ClientState, MembershipClient
@@ -137,11 +144,10 @@ class MemberHost:
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.time: Callable[[], float] = self._loop.time
+        payload_bytes = payload_bytes_of(options.interface)
         self._port = self._open_port()
         keep_heap()
-        self.settings = fitting_settings(
-            payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
-        )
+        self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, options.multicast)
         self._parts = compose_member(
             options.name,
             options.domain,
@@ -180,6 +186,7 @@ class MemberHost:
             options.interface,
             buffer_bytes=options.buffer_bytes,
             ttl=options.ttl,
+            multicast=options.multicast,
             shared_memory=options.shared_memory,
         )
         if options.is_meeting_port and not options.port:
@@ -188,7 +195,15 @@ class MemberHost:
             except HostError:
                 # Another node of the domain has it, and so the service, or knows where that is.
                 pass
-        return open_at(port=options.port)
+        port = open_at(port=options.port)
+        if options.multicast:
+            try:
+                # What would go wrong when the driver does it goes wrong here, where somebody is told.
+                port.listen(BEACON_CHANNEL)
+            except HostError:
+                port.close()
+                raise
+        return port
 
     def _builder(self) -> FrameBuilder | None:
         """Let large frames be made where nodes of this machine read them."""

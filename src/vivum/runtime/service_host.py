@@ -27,7 +27,7 @@ class ServiceHost:
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
-        self._port = UdpPort(domain, interface, port=port, ttl=ttl)
+        self._port = UdpPort(domain, interface, port=port, ttl=ttl, multicast=multicast)
         self._parts = compose_service(
             domain, self._port.endpoint, random.randrange(1, 1 << ROUND_BITS), multicast=multicast
         )

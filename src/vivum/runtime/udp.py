@@ -70,6 +70,9 @@ SEND_MAX = 16
 ENDPOINTS_MAX = 4096
 """Addresses of senders that are remembered, which saves making them; at the limit all are forgotten."""
 
+FORBIDDEN = (errno.ENOSYS, errno.EPERM)
+"""What a system call returns that the kernel does not have, or that a sandbox (seccomp) does not allow."""
+
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
 _HOST = struct.Struct("!I")
@@ -89,19 +92,22 @@ class UdpPort:
         port: int = 0,
         buffer_bytes: int = 8 * 1024 * 1024,
         ttl: int = 1,
+        multicast: bool = True,
         shared_memory: bool | None = None,
     ) -> None:
         """Open the sockets on the interface with this IPv4 address.
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them. `shared_memory` tells whether large frames on loopback are sent that way (`boards`); they are read either
-        way, which needs a driver. None is for ports that do neither.
+        them. A port that does without `multicast` still hears it where it can. `shared_memory` tells whether large
+        frames on loopback are sent that way (`boards`); they are read either way, which needs a driver. None is for
+        ports that do neither.
         """
-        self._interface = _packed(interface)
+        self._interface = packed_interface(interface)
         self._domain = domain
         self._buffer_bytes = buffer_bytes
         self._group_port = 20_000 + domain % 20_000
+        self._needs_multicast = multicast
         self._channels: dict[Channel, socket.socket] = {}
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
@@ -110,6 +116,8 @@ class UdpPort:
         self._places: dict[int, Endpoint] = {}
         # Where to send: the address as `socket` takes it and as the kernel does; None for what is no address.
         self._resolved: dict[Endpoint | Channel, tuple[tuple[str, int], bytes] | None] = {}
+        # Until the system turns out not to have the calls for many datagrams.
+        self._batches = BATCHED
         self._receiver = _datagrams.Receiver() if BATCHED else None
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
@@ -145,7 +153,10 @@ class UdpPort:
         self.boards = Boards(self.receive_buffer_bytes, shared_memory is True) if is_local else None
 
     def _open(self, address: tuple[str, int]) -> socket.socket:
-        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            raise no_socket_error(error) from error
         try:
             if address[1] == self._group_port:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -155,7 +166,12 @@ class UdpPort:
         except OSError as error:
             made.close()
             where = f"{address[0] or '*'}:{address[1]}"
-            advice = "choose another port" if error.errno == errno.EADDRINUSE else "is it an address of this computer?"
+            if error.errno != errno.EADDRINUSE:
+                advice = "is it an address of this computer?"
+            elif address[1] == self._group_port:
+                advice = "another program has the port of this domain: choose another domain, or do without multicast"
+            else:
+                advice = "choose another port"
             raise HostError(f"cannot open UDP {where}: {error.strerror}; {advice}") from error
         _grow(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, self._buffer_bytes)
         _grow(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, self._buffer_bytes)
@@ -203,9 +219,16 @@ class UdpPort:
         return known
 
     def listen(self, channel: Channel) -> None:
-        """Hear a channel from now on."""
+        """Hear a channel from now on. Without `multicast` this is an attempt: others may send there or not."""
         if channel in self._channels:
             return
+        try:
+            self._listen(channel)
+        except HostError:
+            if self._needs_multicast:
+                raise
+
+    def _listen(self, channel: Channel) -> None:
         crowd = dict.fromkeys(self._listeners, 0)
         for listener in self._channels.values():
             crowd[listener] += 1
@@ -307,9 +330,14 @@ class UdpPort:
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
-            return self._receiver.receive(
-                source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
-            )
+            try:
+                return self._receiver.receive(
+                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
+                )
+            except OSError as error:
+                if error.errno not in FORBIDDEN:
+                    raise
+                self._receiver = None
         known = self._endpoints
         taken: list[tuple[Endpoint, bytes]] = []
         receive, append = source.recvfrom, taken.append
@@ -372,13 +400,13 @@ class UdpPort:
                 continue
             address, packed = resolved
             try:
-                if stop - index == 1 and BATCHED:
+                if stop - index == 1 and self._batches:
                     stop = index + self._send_alike(datagrams, index, packed)
                 elif stop - index > 1:
                     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
                     self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
                 else:
-                    self._socket.sendto(first.data, address)
+                    self._socket.sendto(bytes(first.data), address)
             except (BlockingIOError, InterruptedError):
                 return index
             except OSError as error:
@@ -388,9 +416,21 @@ class UdpPort:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                self.unsendable += stop - index
+                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.data, address):
+                    self._batches = False
+                    stop = index + 1
+                else:
+                    self.unsendable += stop - index
             index = stop
         return index
+
+    def _goes_alone(self, data: bytes, address: tuple[str, int]) -> bool:
+        """Send a datagram by the plainest call: a firewall refuses that with the same error, a sandbox does not."""
+        try:
+            self._socket.sendto(bytes(data), address)
+        except OSError:
+            return False
+        return True
 
     def _resolve(self, where: Endpoint | Channel) -> tuple[tuple[str, int], bytes] | None:
         """Return the address of a destination in both its forms; None if it is none, as a stranger's word may be."""
@@ -469,10 +509,17 @@ class UdpPort:
         self._closed = True
 
 
-def _packed(interface: str) -> bytes:
+def no_socket_error(error: OSError) -> HostError:
+    """Return the error for a socket that the system does not give."""
+    advice = "; raise the limit of open files (ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return HostError(f"cannot open a socket: {error.strerror}{advice}")
+
+
+def packed_interface(interface: str) -> bytes:
+    """Return the address of an interface as the kernel has it, or raise a `UsageError`."""
     try:
         return socket.inet_pton(socket.AF_INET, interface)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{interface!r} is not an IPv4 address of an interface; try 127.0.0.1") from error
 
 

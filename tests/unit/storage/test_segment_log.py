@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -383,3 +384,37 @@ def test_after_a_failed_force_the_log_takes_nothing_more(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="takes nothing any more"):
         log.append([run(2, b"x")])
     crash(log)
+
+
+def test_damage_of_a_closed_segment_is_told_when_the_log_is_opened(tmp_path):
+    def open_damaged(spoil: Any) -> list[str]:
+        directory = Path(tempfile.mkdtemp(dir=tmp_path))
+        with SegmentLog(directory) as log:
+            for number in range(3):
+                log.append([run(number, b"x" * 100)])
+        (segment,) = find_segments(directory)
+        spoil(segment, segment.entries()[1])
+        with SegmentLog(directory) as log:
+            assert log.bytes_cut == 0
+            assert log.append([run(9, b"new")])
+            found = log.damage
+        with SegmentLog(directory) as log:
+            assert log.damage == found, "said once, and never again"
+        return [each.replace(str(directory), "LOG") for each in found]
+
+    def flip(path: Path, place: int) -> None:
+        content = bytearray(path.read_bytes())
+        content[place] ^= 1
+        path.write_bytes(content)
+
+    assert open_damaged(lambda segment, entry: None) == []
+    name = "LOG/00000000000000000000.segment is damaged"
+    for told, spoil in (
+        (f"{name}: 1 of 3 batches", lambda segment, entry: flip(segment.path, entry.at + 5)),
+        (f"{name}: 1 of 3 batches", lambda segment, entry: flip(segment.path, entry.at + HEADER_BYTES + 3)),
+        (f"{name}: 2 of 3 batches", lambda segment, entry: os.truncate(segment.path, entry.stop - 1)),
+        ("LOG/00000000000000000000.segment", lambda segment, entry: os.truncate(segment.path, 0)),
+        ("LOG/00000000000000000000.segment", lambda segment, entry: flip(segment.path, 3)),
+    ):
+        (found,) = open_damaged(spoil)
+        assert found.startswith(told), found

@@ -14,8 +14,12 @@ numbered, there is no hole. A sender that nobody recorded, or that went away mea
 Back copies may reach further than what came live so far: the recorder can be ahead of this node. So also after that
 point what comes live is compared with what was handed on, for each sender until the two have met.
 
-Invariants: `_next` has for each sender the number of the message that its reader gets next; it only grows. While
-`is_live` is false nothing live reaches the reader.
+The live stream of a sender may have gaps, and all streams are interrupted when this node loses its life. Numbers of a
+sender's life never come twice, so neither takes back what is known of how far the reader has come. While catching up,
+the recorder is expected to fill a gap; what it has not filled by the end is reported then.
+
+Invariants: `_next` has the number that the reader expects next of each sender whose copies and live stream have not
+met; it only grows. While `is_live` is false nothing live reaches the reader. Each hole is reported once.
 """
 
 import asyncio
@@ -26,6 +30,7 @@ from typing import TYPE_CHECKING
 from vivum.core.errors import UsageError
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
+from vivum.core.ranges import RangeSet
 from vivum.guarantees import BEST_EFFORT
 from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages, NoRecorderError
@@ -51,6 +56,9 @@ ASK_SENDER_S = 0.5
 
 SETTLE_S = 3.0
 """How long it is waited for messages that nobody may have."""
+
+FOREVER = 1 << 64
+"""Above every sequence number."""
 
 
 def read_start(start: ReplayStart) -> tuple[int, int]:
@@ -100,6 +108,8 @@ class CatchingUp:
         self._held_bytes = 0
         self._first_held: dict[Member, int] = {}
         self._view: TopicView | None = None
+        # Numbers that the live stream will not bring: first the recorder's to fill, once live all reported.
+        self._gaps: dict[Member, RangeSet] = {}
         self._is_interrupted = False
         self._has_given_up = False
         self._task: asyncio.Task[None] | None = None
@@ -128,22 +138,37 @@ class CatchingUp:
             self._view = view
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Take the news that messages did not come live: while catching up, the recorder may have them."""
-        if self.is_live:
-            # Where the live stream goes on after this, nobody can say.
-            self._next.clear()
+        """Note that messages did not come live: a gap of one sender, or any number of all if the sender is not known.
+
+        Only the part that the reader did not get from back copies is handed on, once it is certain.
+        """
+        sender = told.sender
+        if sender is not None and told.first is not None and told.count is not None:
+            if not self.is_live:
+                self._add_gap(sender, told.first, told.first + told.count)
+            elif sender in self._next:
+                self._add_gap(sender, told.first, told.first + told.count)
+                self._report_gap(sender, max(told.first, self._next[sender]), told.first + told.count)
+            else:
+                self.sink.interrupt(told)
+        elif self.is_live:
+            for each, expected in self._next.items():
+                self._add_gap(each, expected, FOREVER)
             self.sink.interrupt(told)
-            return
-        while self._held:
-            self._let_oldest_go()
-        self._is_interrupted = True
+        else:
+            # What is held lies before a hole of unknown size, which must not come between it and what follows.
+            while self._held:
+                self._let_oldest_go()
+            self._is_interrupted = True
+
+    def _add_gap(self, sender: Member, first: int, stop: int) -> None:
+        self._gaps.setdefault(sender, RangeSet()).add_range(first, stop)
 
     def _let_oldest_go(self) -> None:
         """Forget a run of messages: the recorder has it, or will have it."""
         oldest = self._held.popleft()
         self._held_bytes -= estimated_bytes(oldest)
-        stop = oldest.first_sequence + len(oldest.payloads)
-        self._goals[oldest.sender] = max(self._goals.get(oldest.sender, 0), stop)
+        self._add_gap(oldest.sender, oldest.first_sequence, oldest.first_sequence + len(oldest.payloads))
         following = next((each.first_sequence for each in self._held if each.sender == oldest.sender), None)
         if following is None:
             del self._first_held[oldest.sender]
@@ -203,10 +228,12 @@ class CatchingUp:
             await asyncio.wait([asking])
 
     def _lacking(self) -> dict[Member, int]:
-        """Tell between which senders' copies and live messages there is a hole, and how far the copies go."""
+        """Return the senders whose copies do not reach their live messages yet, and how far the copies go."""
         found = {}
-        for sender in self._goals.keys() | self._first_held.keys():
+        for sender in self._goals.keys() | self._first_held.keys() | self._gaps.keys():
             needed = self._first_held.get(sender, self._goals.get(sender, 0))
+            if sender in self._gaps:
+                needed = max(needed, self._gaps[sender].last() + 1)
             reached = max(self._tips.get(sender, 0), self._next.get(sender, 0))
             if reached < needed:
                 found[sender] = reached
@@ -218,7 +245,7 @@ class CatchingUp:
         for run in piece.runs:
             delivery = _delivery(self._seat, run)
             await self._inbox.wait_for_room(estimated_bytes(delivery))
-            self._hand_on(delivery)
+            self._hand_on_copy(delivery)
         if piece.is_end:
             # They tell of what was in the log before the piece was read: now all of it has been read.
             self._tips = {Member(NodeId(node), Incarnation(life)): stop for node, life, stop in piece.tips}
@@ -235,17 +262,32 @@ class CatchingUp:
             self._recorder, piece = await self._line.ask(self._seat.name, self._offset, self._time_ns, None)
         return piece
 
+    def _hand_on_copy(self, copy: Delivery) -> None:
+        """Hand on a back copy; first what came live and lies below it, if the recorder has left that out."""
+        sender, first = copy.sender, copy.first_sequence
+        if self._first_held.get(sender, first) < first and self._next.get(sender, 0) < first:
+            for each in self._held:
+                if each.sender == sender and each.first_sequence < first:
+                    self._hand_on(each)
+        self._hand_on(copy)
+
     def _hand_on(self, delivery: Delivery) -> None:
         """Give the reader what it did not get before."""
         first, stop = delivery.first_sequence, delivery.first_sequence + len(delivery.payloads)
-        expected = self._next.get(delivery.sender, first)
+        expected = self._next.get(delivery.sender)
+        if expected is None:
+            gaps = self._gaps.get(delivery.sender)
+            expected = first if gaps is None else min(first, gaps.first())
         if stop <= expected:
             return
         self._next[delivery.sender] = stop
         # In a keyed topic what came again is left out, here and by the recorder, so there numbers have holes.
         if first > expected and not self._has_given_up and self._keys is None:
-            text = f"messages {expected} to {first - 1} of node {delivery.sender} in {self._seat.name}"
-            self._tell_missing(f"{text} are in no back copy", first - expected)
+            hole = RangeSet([(expected, first)])
+            if self.is_live and delivery.sender in self._gaps:
+                hole.difference_update(self._gaps[delivery.sender])
+            for bounds in hole.ranges():
+                self._report_gap(delivery.sender, *bounds)
         if first < expected:
             delivery = Delivery(
                 delivery.group, delivery.sender, expected, delivery.payloads[expected - first :], delivery.view,
@@ -254,11 +296,12 @@ class CatchingUp:
         self._give(delivery)
 
     def _meet(self, delivery: Delivery) -> None:
-        """Hand on what is new of a live run; from the first on that is not behind the back copies, no more is asked."""
+        """Hand on what is new of a live run. The first that is not behind the back copies ends the comparison."""
         is_met = delivery.first_sequence >= self._next[delivery.sender]
         self._hand_on(delivery)
         if is_met:
             del self._next[delivery.sender]
+            self._gaps.pop(delivery.sender, None)
 
     def _give(self, delivery: Delivery) -> None:
         runs = (delivery,) if self._keys is None else self._once(self._keys, delivery)
@@ -277,6 +320,8 @@ class CatchingUp:
         """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""
         if self.is_live:
             return
+        for sender in self._gaps:
+            self._report_unfilled(sender)
         held, self._held = self._held, deque()
         self._held_bytes = 0
         self.is_live = True
@@ -285,13 +330,24 @@ class CatchingUp:
         for each in held:
             self.put(each)
 
+    def _report_unfilled(self, sender: Member) -> None:
+        """Report what neither the live stream nor a back copy brought, also if nothing more comes of the sender."""
+        gaps = self._gaps[sender]
+        # Without any copy, what follows is compared with what came live: there may be holes that nobody reported.
+        expected = self._next.setdefault(sender, min(gaps.first(), self._first_held.get(sender, FOREVER)))
+        if not self._has_given_up:
+            for first, stop in gaps.ranges():
+                self._report_gap(sender, max(first, expected), stop)
+
     def _give_up(self, text: str) -> None:
         """Say once, for all senders, that what the live stream does not bring is missing."""
         self._has_given_up = True
-        self._tell_missing(text, None)
+        self.sink.interrupt(MissedMessages(text, None))
 
-    def _tell_missing(self, text: str, count: int | None) -> None:
-        self.sink.interrupt(MissedMessages(text, count))
+    def _report_gap(self, sender: Member, first: int, stop: int) -> None:
+        if first < stop:
+            text = f"messages {first} to {stop - 1} of node {sender} in {self._seat.name} are in no back copy"
+            self.sink.interrupt(MissedMessages(text, stop - first, sender, first))
 
     # The senders.
 

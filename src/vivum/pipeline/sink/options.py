@@ -28,6 +28,7 @@ from pyspark.sql import types
 from vivum.core.errors import UsageError
 from vivum.live.connecting import LOOPBACK, seed_endpoint
 from vivum.live.messages import Message, codec_of
+from vivum.pipeline.source.options import read_path
 from vivum.pipeline.typed import check_columns
 from vivum.protocols.directory.names import check_name, is_pattern
 
@@ -177,6 +178,9 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
     timeout_s = _seconds(options, "timeout", TIMEOUT_S)
     if timeout_s == 0:
         raise UsageError("timeout must be above 0")
+    trace = options.get("trace")
+    if trace is not None:
+        read_path("trace", trace)
     schema = codec_of(bytes).schema if message_type is None else codec_of(message_type).schema
     return Link(
         options.get("domain", "default"),
@@ -187,7 +191,7 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
         int(members),
         timeout_s,
         _seconds(options, "linger", LINGER_S),
-        options.get("trace"),
+        trace,
     )
 
 
@@ -208,12 +212,16 @@ def _place(options: Mapping[str, str], stream: bool) -> tuple[Path, uuid.UUID]:
         if name is not None and staging is None:
             raise UsageError("a write with a name needs the option 'staging': what is published is noted there")
         query = uuid.uuid4() if name is None else uuid.uuid5(uuid.NAMESPACE_URL, f"vivum:{name}")
-        return Path(staging or Path(tempfile.gettempdir()) / "vivum-sink").absolute() / str(query), query
+        if staging is not None:
+            return read_path("staging", staging) / str(query), query
+        # No folder above it that users of one machine would share.
+        return Path(tempfile.gettempdir()).absolute() / f"vivum-sink-{query}", query
     if "query" in options:
         raise UsageError("option 'query' is for batches; a stream is known by the id in its checkpoint")
     given = options.get("checkpointlocation")
     if given is None:
         raise UsageError("a stream needs .option('checkpointLocation', DIR) on the query itself: its id is there")
+    read_path("checkpointLocation", given)
     checkpoint = local_path(given)
     if checkpoint is None:
         raise UsageError(f"checkpointLocation={given!r} must be a local or mounted directory")
@@ -221,7 +229,7 @@ def _place(options: Mapping[str, str], stream: bool) -> tuple[Path, uuid.UUID]:
         query = uuid.UUID(json.loads((checkpoint / "metadata").read_text().splitlines()[0])["id"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(f"cannot read the id of the query in {checkpoint / 'metadata'}: {error}") from error
-    folder = checkpoint / "vivum-sink" if staging is None else Path(staging).absolute()
+    folder = checkpoint / "vivum-sink" if staging is None else read_path("staging", staging)
     return folder / str(query), query
 
 

@@ -29,9 +29,15 @@ class _Writing:
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
+    @property
+    def folder(self) -> SinkFolder:
+        """What is kept on disk; of a table without a name only until it is published."""
+        is_temporary = not (self.options.is_stream or self.options.is_named)
+        return SinkFolder(self.options.folder, is_private=is_temporary)
+
     def write(self, iterator: Iterator[Any]) -> StagedPart:
         """Encode and stage the rows of a task."""
-        return SinkFolder(self.options.folder).stage(self._staged(iterator))
+        return self.folder.stage(self._staged(iterator))
 
     def _staged(self, batches: Iterator[Any]) -> Iterator[Any]:
         options = self.options
@@ -57,7 +63,7 @@ class _Writing:
 
     def publish_batch(self, messages: list[Any], batch: int, *, keep: bool) -> None:
         """Publish a batch, unless that was done; first of all the one before, if that was left half-way."""
-        options, folder = self.options, SinkFolder(self.options.folder)
+        options, folder = self.options, self.folder
         with folder.locked(options.link.timeout_s):
             state = folder.state()
             if state is None or batch > state.batch:
@@ -99,7 +105,7 @@ class VivumStreamWriter(_Writing, datasource.DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803, ARG002
         """Forget what was staged. Spark also calls this when `commit` failed: what is sealed stays."""
-        folder = SinkFolder(self.options.folder)
+        folder = self.folder
         with folder.locked(self.options.link.timeout_s):
             folder.discard(messages)
 
@@ -111,11 +117,11 @@ class VivumWriter(_Writing, datasource.DataSourceArrowWriter):
         """Publish it."""
         self.publish_batch(messages, ONLY_BATCH, keep=False)
         if not self.options.is_named:
-            SinkFolder(self.options.folder).remove()
+            self.folder.remove()
 
     def abort(self, messages: list[Any]) -> None:
         """Forget it; of a write with a name, what is sealed stays for the next attempt."""
-        folder = SinkFolder(self.options.folder)
+        folder = self.folder
         if not self.options.is_named:
             folder.remove()
             return

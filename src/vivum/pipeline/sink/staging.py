@@ -54,10 +54,11 @@ class SinkState(msgspec.Struct, frozen=True):
 
 
 class SinkFolder:
-    """The folder of one query."""
+    """The folder of one query. With `is_private`, made so that only this user can read it."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_private: bool = False) -> None:
         self.path = Path(folder)
+        self._mode = 0o700 if is_private else 0o777
         self._staged = self.path / "staged"
         self._state = self.path / "state.json"
 
@@ -69,7 +70,8 @@ class SinkFolder:
             first = next(batches, None)
             if first is None:
                 return StagedPart(None, 0, ())
-            self._staged.mkdir(parents=True, exist_ok=True)
+            self._make()
+            self._staged.mkdir(exist_ok=True)
             with part.open("wb") as file:
                 with pyarrow.ipc.new_file(file, STAGED_SCHEMA) as writer:
                     while first is not None:
@@ -87,6 +89,9 @@ class SinkFolder:
             with suppress(OSError):
                 part.unlink()
         return StagedPart(name, rows, tuple(sorted(topics)))
+
+    def _make(self) -> None:
+        self.path.mkdir(self._mode, parents=True, exist_ok=True)
 
     def read_staged(self, file: str) -> Iterator[Any]:
         """Read back what a task staged."""
@@ -106,7 +111,7 @@ class SinkFolder:
     def locked(self, timeout_s: float) -> Iterator[None]:
         """Be the only one who publishes for this query: a driver that died may leave a worker that still does."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._make()
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error.strerror}") from error

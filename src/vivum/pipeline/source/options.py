@@ -70,7 +70,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         if key.lower() not in _NAMES:
             raise UsageError(f"option {key!r} is unknown; options are {', '.join(_NAMES.values())}")
     directories = tuple(
-        str(Path(each.strip()).absolute()) for each in options.get("path", "").split(",") if each.strip()
+        str(read_path("path", each.strip())) for each in options.get("path", "").split(",") if each.strip()
     )
     if not directories:
         raise UsageError("no log is named; give its directory to load(), or as the option 'path'")
@@ -92,6 +92,13 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         _count(options, "maxBytesPerTrigger"),
         _flag(options, "failOnDataLoss", default=True),
     )
+
+
+def read_path(option: str, text: str) -> Path:
+    """Return the path that an option names, or raise a `UsageError` if no file system could have it."""
+    if "\0" in text:
+        raise UsageError(f"{option}={text!r} is not a path; it has a zero in it")
+    return Path(text).absolute()
 
 
 def _checked_type(directories: tuple[str, ...], topics: TopicPattern, typed: bool) -> TypeDescription | None:

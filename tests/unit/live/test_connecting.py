@@ -1,0 +1,34 @@
+"""What `connect` is given wrong it says at once, before anything is opened."""
+
+from typing import Any
+
+import pytest
+
+import vivum
+from vivum.core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"multicast": "maybe"}, "multicast='maybe' is unknown; give True, False or 'probe'"),
+        ({"multicast": None}, "multicast=None is unknown"),
+        ({"buffer_bytes": 2**40}, "buffer_bytes 1099511627776 is out of range"),
+        ({"buffer_bytes": -1}, "buffer_bytes -1 is out of range"),
+        ({"name": "\udcff"}, "name '\\udcff' is not text that can be sent"),
+        ({"name": "x" * 256}, "has 256 characters, over 255"),
+        ({"domain": "\udcff"}, "domain '\\udcff' is not text that can be sent"),
+        ({"interface": "\udcff"}, "'\\udcff' is not an IPv4 address"),
+        ({"interface": "127.0.0.1\0"}, "is not an IPv4 address"),
+        ({"seeds": ["127.0.0.1:²"]}, "seed '127.0.0.1:²' is not host:port"),
+        ({"seeds": ["127.0.0.1:٣"]}, "is not host:port"),
+        ({"seeds": ["\udcff:1"]}, "seed '\\udcff:1': no address of '\\udcff' is known"),
+        ({"seeds": ["a" * 70 + ":1"]}, "no address of"),
+        ({"seeds": ["a\0b:1"]}, "no address of"),
+        ({"seeds": "127.0.0.1:7000"}, "seeds='127.0.0.1:7000' is one text; give a list"),
+    ],
+)
+def test_wrong_options_are_told_in_one_sentence(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        vivum.connect(**options)
+    assert told in str(caught.value)
