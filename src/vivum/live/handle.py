@@ -22,7 +22,7 @@ from vivum.live.inbox import Inbox
 from vivum.live.messages import check_fit, codec_of
 from vivum.live.moving import NO_CHANNEL, move_seats
 from vivum.live.reporting import Reporter
-from vivum.live.seat import Seat
+from vivum.live.seat import Seat, install_views
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
@@ -32,6 +32,7 @@ from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
 from vivum.protocols.discovery.finder import ServiceFound
 from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.membership.regions import Bounds
 from vivum.runtime.member_host import HostOptions, MemberHost
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
@@ -281,7 +282,7 @@ class NodeHandle:
                 joins.append(JoinGroup(seat.group, NO_CHANNEL, (), seat.slow, seat.packs))
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
-        self._look_at_seats(self._entering)
+        self._look_at_entering()
         await self._until(lambda: all(seat.view is not None for seat in seats))
 
     def release(self, seat: Seat) -> None:
@@ -382,28 +383,33 @@ class NodeHandle:
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
 
     def _on_epoch(self, epoch: int) -> None:
-        """Tell the seats whose view may have changed."""
+        """Hand new views to the seats of the groups that a change of regions may concern."""
         self._epoch = epoch
         before, after = self._regions, dict(self._host.client.regions)
         self._regions = after
-        affected = RangeSet()
+        # Most regions keep their groups: each set is taken once.
+        changed: dict[Bounds, None] = {}
         for region in before.keys() | after.keys():
             old, new = before.get(region), after.get(region)
             if old is not new:
-                for config in (old, new):
-                    if config is not None:
-                        affected.update(RangeSet.from_bounds(config.groups))
-        by_group = self._by_group
-        self._look_at_seats([seat for group in affected if (seat := by_group.get(GroupId(group))) is not None])
+                changed |= {config.groups: None for config in (old, new) if config is not None}
+        affected = RangeSet()
+        for bounds in changed:
+            affected.update(RangeSet.from_bounds(bounds))
+        self._install_views(affected)
 
-    def _look_at_seats(self, seats: Iterable[Seat]) -> None:
+    def _install_views(self, groups: RangeSet) -> None:
         client = self._host.client
-        joined = client.groups
-        for seat in list(seats):
-            if seat.group in joined and seat.holders:
-                seat.on_view(client.group_view(seat.group), client.members_of(seat.group))
-                self._entering.pop(seat, None)
+        install_views(client.bundles(groups.intersection(client.groups)), self._by_group)
+        self._entering = {seat: None for seat in self._entering if seat.view is None}
         self._progress.set()
+
+    def _look_at_entering(self) -> None:
+        """Hand views to the seats that wait for their first one."""
+        groups = RangeSet()
+        for group in sorted(seat.group for seat in self._entering):
+            groups.add(group)
+        self._install_views(groups)
 
     # Another service took over.
 
@@ -422,7 +428,7 @@ class NodeHandle:
         if self._trace is not None:
             for seat in held:
                 self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
-        self._look_at_seats(self._entering)
+        self._look_at_entering()
 
     def _start(self, work: Callable[[], Any]) -> None:
         if self._is_closed:

@@ -8,7 +8,7 @@ Invariants: `stable <= accepted`; both count messages of this life of this node,
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -16,17 +16,21 @@ from msgspec.structs import replace
 from vivum.core.errors import NotNowError
 from vivum.core.ids import GroupId, Member
 from vivum.core.machine import Delivery
+from vivum.core.ranges import RangeSet
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.live.guarantees import Guarantee
 from vivum.live.keys import SeenKeys, bare_run, with_keys, without_keys
 from vivum.protocols.commands import SendFailed, SendMessages, SlowMembers
+from vivum.protocols.membership.view import GroupView
 from vivum.protocols.unrepaired.machine import SendOnce
 from vivum.runtime.member_host import MemberHost
 from vivum.wire.codec import PackedRun
 
 TURN_NS = 2_000_000
 """A task that sends without ever having to wait lets others run after this time."""
+
+_Members = tuple[Member, ...]
 
 VIEWS_MAX = 256
 """Views that wait for who watches them; the oldest go, since the newest says all."""
@@ -52,6 +56,44 @@ class Listener(Protocol):
 
     def interrupt(self, told: MissedMessages) -> None:
         """Learn that messages are missing at this place."""
+
+
+class MemberChanges:
+    """Who joined and who left between two views: worked out once for all topics with the same two lists of members.
+
+    Lists are told apart by identity. They are held here, so keep this no longer than one round of views takes.
+    """
+
+    __slots__ = ("_found", "compared")
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], tuple[_Members, _Members, tuple[_Members, _Members]]] = {}
+        self.compared = 0
+        """How many pairs were compared so far."""
+
+    def between(self, before: _Members, after: _Members) -> tuple[_Members, _Members]:
+        """Return who joined, and who left."""
+        key = (id(before), id(after))
+        found = self._found.get(key)
+        if found is None:
+            self.compared += 1
+            known, present = set(before), set(after)
+            joined = tuple(each for each in after if each not in known)
+            left = tuple(each for each in before if each not in present)
+            found = self._found[key] = (before, after, (joined, left))
+        return found[2]
+
+
+def install_views(bundles: Iterable[GroupView], seats: Mapping[GroupId, "Seat"]) -> MemberChanges:
+    """Hand views to the seats of their groups; seats that nobody holds get none. Returns what was compared."""
+    changes = MemberChanges()
+    for bundle in bundles:
+        number, members = bundle.number, bundle.members
+        for group in RangeSet.from_bounds(bundle.groups):
+            seat = seats.get(GroupId(group))
+            if seat is not None and seat.holders:
+                seat.on_view(number, members, changes)
+    return changes
 
 
 class Seat:
@@ -263,15 +305,16 @@ class Seat:
 
     # Views.
 
-    def on_view(self, number: int, members: tuple[Member, ...]) -> None:
-        """Note a view, if it is a new one."""
+    def on_view(self, number: int, members: tuple[Member, ...], changes: MemberChanges) -> None:
+        """Take a view, if it is a new one."""
         before = self.view
-        if before is not None and before.number == number:
+        if before is None:
+            known: tuple[Member, ...] = ()
+        elif before.number == number:
             return
-        known = () if before is None else before.members
-        joined = tuple(each for each in members if each not in known)
-        left = tuple(each for each in known if each not in members)
-        self.view = TopicView(self.name, number, members, joined, left)
+        else:
+            known = before.members
+        self.view = TopicView(self.name, number, members, *changes.between(known, members))
         for watcher in self.watchers:
             watcher.append(self.view)
         self.notify()

@@ -24,7 +24,7 @@ from vivum.protocols.membership.errands import Errands
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.membership.requests import Requests
 from vivum.protocols.membership.settings import ClientSettings
-from vivum.protocols.membership.view import ConfigurationView
+from vivum.protocols.membership.view import ConfigurationView, GroupView
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
@@ -161,6 +161,10 @@ class MembershipClient:
     def group_view(self, group: GroupId) -> ViewNumber:
         """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
         return self._view.group_view(group)
+
+    def bundles(self, groups: RangeSet) -> list[GroupView]:
+        """List the views of these groups, bundle by bundle; see `ConfigurationView.bundles`."""
+        return self._view.bundles(groups)
 
     def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
         """Remember where a node is that sends into a region view of ours, and that no configuration told of."""

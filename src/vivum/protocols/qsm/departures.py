@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from vivum.core.ids import GroupId, Member
+from vivum.core.ids import Member, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import GroupJoined, GroupLeft, Tracer, ViewInstalled
 from vivum.protocols.membership.client import MembershipClient
@@ -38,6 +38,9 @@ def trace_groups(
         trace(GroupLeft(now_ns, *me, number))
     for number in entered:
         trace(GroupJoined(now_ns, *me, number))
+    views: dict[int, tuple[ViewNumber, tuple[str, ...]]] = {}
+    for bundle in client.bundles(changed):
+        view = (bundle.number, tuple(map(str, bundle.members)))
+        views |= dict.fromkeys(RangeSet.from_bounds(bundle.groups), view)
     for number in changed:
-        members = tuple(map(str, client.members_of(GroupId(number))))
-        trace(ViewInstalled(now_ns, *me, number, client.group_view(GroupId(number)), members))
+        trace(ViewInstalled(now_ns, *me, number, *views[number]))
