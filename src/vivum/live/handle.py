@@ -32,7 +32,6 @@ from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
 from vivum.protocols.discovery.finder import ServiceFound
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.membership.regions import Bounds
 from vivum.runtime.member_host import HostOptions, MemberHost
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
@@ -387,12 +386,9 @@ class NodeHandle:
         self._epoch = epoch
         before, after = self._regions, dict(self._host.client.regions)
         self._regions = after
-        # Most regions keep their groups: each set is taken once.
-        changed: dict[Bounds, None] = {}
-        for region in before.keys() | after.keys():
-            old, new = before.get(region), after.get(region)
-            if old is not new:
-                changed |= {config.groups: None for config in (old, new) if config is not None}
+        both = ((before, after), (after, before))
+        # A region keeps its groups, so this has most of them once.
+        changed = {config.groups for a, b in both for region, config in a.items() if b.get(region) is not config}
         affected = RangeSet()
         for bounds in changed:
             affected.update(RangeSet.from_bounds(bounds))
@@ -406,10 +402,8 @@ class NodeHandle:
 
     def _look_at_entering(self) -> None:
         """Hand views to the seats that wait for their first one."""
-        groups = RangeSet()
-        for group in sorted(seat.group for seat in self._entering):
-            groups.add(group)
-        self._install_views(groups)
+        groups = sorted(seat.group for seat in self._entering)
+        self._install_views(RangeSet((group, group + 1) for group in groups))
 
     # Another service took over.
 

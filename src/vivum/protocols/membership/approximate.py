@@ -110,7 +110,7 @@ def _joined(a: _Cluster, b: _Cluster) -> _Cluster:
     return _Cluster(cover, _size_of(cover), a.members + b.members, a.asked + b.asked, a.counts | b.counts)
 
 
-def _recounted(cluster: _Cluster, counts: Mapping[Bounds, int]) -> _Cluster:
+def _recounted(cluster: _Cluster, counts: dict[Bounds, int]) -> _Cluster:
     """Return a cluster with other numbers of members in some of its exact regions, of which none is gone."""
     more = {key: count - cluster.counts[key] for key, count in counts.items()}
     asked = cluster.asked + sum(count * _size_of(key) for key, count in more.items())

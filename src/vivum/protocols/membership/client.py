@@ -81,8 +81,7 @@ class MembershipClient:
         self.member: Member | None = None
         self.own_region: RegionConfig | None = None
         self.groups = RangeSet()
-        self._process = name
-        self._name = name
+        self._process = self._name = name
         self._lives = 1
         self._wanted = wanted
         self.endpoint = endpoint
@@ -308,11 +307,9 @@ class MembershipClient:
         elif isinstance(body, Candidacy):
             cause = self._on_candidacy(now_ns, source, body)
         else:
-            cause = self._allegiance.fault_of_term(frame.view, self.member is not None)
+            cause = self._allegiance.fault_of_term(frame.view, self.member is not None) or self._on_word(now_ns, body)
             if cause is None:
-                cause = self._on_word(now_ns, body)
-                if cause is None:
-                    self._hear(now_ns, source)
+                self._hear(now_ns, source)
         if cause is not None:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
