@@ -89,7 +89,10 @@ def install_views(bundles: Iterable[GroupView], seats: Mapping[GroupId, "Seat"])
     changes = MemberChanges()
     for bundle in bundles:
         number, members = bundle.number, bundle.members
-        for group in RangeSet.from_bounds(bundle.groups):
+        groups = RangeSet.from_bounds(bundle.groups)
+        # Ranges are what the service says, and may have more groups than anybody could walk.
+        here = groups if groups.count() <= len(seats) else [group for group in seats if group in groups]
+        for group in here:
             seat = seats.get(GroupId(group))
             if seat is not None and seat.holders:
                 seat.on_view(number, members, changes)

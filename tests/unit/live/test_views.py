@@ -67,3 +67,10 @@ def test_seats_that_nobody_holds_and_views_that_are_not_new_are_passed_over():
         install_views(view.bundles(RangeSet([(0, 10)])), seats)
     assert [each.number for each in waiting] == [1]
     assert seats[GroupId(1)].view is None
+
+
+def test_a_region_of_more_groups_than_anybody_could_walk_harms_nobody():
+    view, seats = ConfigurationView(16), held_seats(3, 2**63)
+    view.apply(0, 1, ConfigurationChanges((region(1, 1, range(1, 4), 0, 2**64 - 1),), (), ()))
+    install_views(view.bundles(RangeSet([(0, 2**64 - 1)])), seats)
+    assert [cast(Any, seat.view).number for seat in seats.values()] == [1, 1]

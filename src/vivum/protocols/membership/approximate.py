@@ -133,10 +133,10 @@ def _cost_of(key: Bounds) -> int:
 
 
 def _parts_of(cluster: _Cluster) -> list[Bounds]:
-    """Choose the exact regions of a cluster that half of all credit pays for, and one at least."""
+    """Choose exact regions of a cluster, as many as half of all credit pays for; those first that fit it least."""
     left = CREDIT_MAX // 2
     parts: list[Bounds] = []
-    for key in sorted(cluster.counts):
+    for key in sorted(cluster.counts, key=lambda key: (_size_of(key), key)):
         left -= _cost_of(key)
         if parts and left < 0:
             break

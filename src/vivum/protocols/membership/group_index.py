@@ -11,7 +11,7 @@ Invariants: starts increase strictly and begin with 0; the last mask is 0.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from vivum.core.ranges import RangeSet
 
@@ -124,6 +124,10 @@ class GroupIndex:
             if mask:
                 found.add_range(self._starts[index], self._starts[index + 1])
         return found
+
+    def masks(self) -> Iterable[int]:
+        """Return the masks of all stretches, in order."""
+        return self._masks
 
     def __len__(self) -> int:
         """Count the stretches: what memory depends on."""

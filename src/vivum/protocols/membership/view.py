@@ -27,6 +27,10 @@ ENDPOINTS_HEARD_MAX = 65_536
 """Endpoints known, beyond which none is taken from hearsay: as many as a service has nodes."""
 
 
+COVERS_SPARE = 64
+"""Sets of regions that may be remembered though no group has exactly them any more, however few groups there are."""
+
+
 class GroupView(NamedTuple):
     """The view that a bundle of groups has in common."""
 
@@ -117,6 +121,9 @@ class ConfigurationView:
             self._went.set_groups(RangeSet.from_bounds(bounds), went_epoch)
         self._note_endpoints(changes)
         self._covers = {mask: cover for mask, cover in self._covers.items() if not mask & stale}
+        if len(self._covers) > COVERS_SPARE + 2 * len(self._index):
+            here = {0, *self._index.masks()}
+            self._covers = {mask: cover for mask, cover in self._covers.items() if mask in here}
         return ConfigurationChanged(epoch, before, after, passed, unseen)
 
     def forget(self) -> None:
