@@ -22,6 +22,14 @@ KEYS = st.sets(st.integers(0, 15), min_size=1, max_size=8).map(bounds_of)
 LIMITS = st.tuples(st.integers(1, 8), st.floats(0, 0.9))
 
 
+def like_minded(seed, nodes):
+    """Make exact regions of nodes that share three tastes, so that much can be merged, in many orders."""
+    rng = random.Random(seed)
+    tastes = [rng.sample(range(24), 6) for _ in range(3)]
+    chosen = [{*rng.sample(rng.choice(tastes), rng.randint(3, 6)), rng.randrange(24)} for _ in range(nodes)]
+    return {bounds_of(groups): rng.randint(1, 3) for groups in chosen}
+
+
 def waste_among(keys, counts):
     cover = frozenset().union(*map(groups_in, keys))
     members = sum(counts[key] for key in keys)
@@ -73,7 +81,12 @@ def check(merger, counts, regions_max, waste_max):
             assert not shares or waste_among(clusters[a] + clusters[b], counts) > waste_max, "no merge was missed"
 
 
-@given(st.dictionaries(KEYS, st.integers(1, 5), max_size=14), LIMITS)
+@given(
+    st.dictionaries(KEYS, st.integers(1, 5), max_size=14)
+    | st.builds(like_minded, st.integers(0, 2**32), st.integers(6, 14)),
+    LIMITS,
+)
+@settings(deadline=None)
 def test_regions_that_come_at_once_are_merged_as_by_comparing_all_pairs(counts, limits):
     merger = RegionMerger(*limits)
     merger.update(counts)
