@@ -76,6 +76,9 @@ class RangeSet:
 
     def update(self, other: "RangeSet") -> None:
         """Put all of another set in."""
+        if not self._bounds:
+            self._bounds = other._bounds.copy()
+            return
         for start, stop in other.ranges():
             self.add_range(start, stop)
 

@@ -58,28 +58,6 @@ class Batch(msgspec.Struct, Generic[T], frozen=True, gc=False):
         return list(map(self.decode, self.payloads))
 
 
-class ViewChanges:
-    """Computes who came and who went between two lists of members, once for all topics that have the same lists."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, int], tuple[tuple[Member, ...], tuple[Member, ...]]] = {}
-
-    def __call__(
-        self, before: tuple[Member, ...], after: tuple[Member, ...]
-    ) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
-        """Return who joined and who left. Lists are told apart by identity: keep them while this is used."""
-        key = (id(before), id(after))
-        found = self._known.get(key)
-        if found is None:
-            old, new = set(before), set(after)
-            joined = tuple(each for each in after if each not in old)
-            left = tuple(each for each in before if each not in new)
-            found = self._known[key] = (joined, left)
-        return found
-
-
 class TopicView(msgspec.Struct, frozen=True):
     """The agreed membership of a topic, as this node learned it."""
 

@@ -18,14 +18,13 @@ from vivum.core.ranges import RangeSet
 from vivum.core.text import check_text
 from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
-from vivum.live.event import ViewChanges
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
 from vivum.live.inbox import Inbox
 from vivum.live.messages import check_fit, codec_of
 from vivum.live.replay.back_copies import ReplayLine
 from vivum.live.replay.catching_up import CatchingUp, ReplayStart
 from vivum.live.reporting import Reporter
-from vivum.live.seat import Listener, Seat
+from vivum.live.seat import Listener, Seat, install_views
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
@@ -436,22 +435,18 @@ class NodeHandle:
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
 
     def _on_view(self, install: InstallView) -> None:
-        by_group, changes = self._by_group, ViewChanges()
-        for number in RangeSet.from_bounds(install.groups):
-            seat = by_group.get(GroupId(number))
-            if seat is not None and seat.holders:
-                seat.on_view(install.number, install.members, changes)
-                self._entering.pop(seat, None)
+        self._install_views((install,))
+
+    def _install_views(self, bundles: Iterable[InstallView]) -> None:
+        install_views(bundles, self._by_group)
+        self._entering = {seat: None for seat in self._entering if seat.view is None}
+        self._progress.set()
 
     def _look_at_entering(self) -> None:
-        """Install the views of topics whose groups this node is in already."""
-        client, changes = self._host.client, ViewChanges()
-        joined = client.groups
-        for seat in list(self._entering):
-            if seat.group in joined and seat.holders:
-                seat.on_view(client.group_view(seat.group), client.members_of(seat.group), changes)
-                del self._entering[seat]
-        self._progress.set()
+        """Hand views to the seats that wait for their first one, if this node is in their groups already."""
+        client = self._host.client
+        groups = RangeSet((group, group + 1) for group in sorted(seat.group for seat in self._entering))
+        self._install_views(client.bundles(groups.intersection(client.groups)))
 
     # Another service took over.
 

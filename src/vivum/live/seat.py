@@ -8,17 +8,17 @@ settled was confirmed or reported as failed, and so is everything before it.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, GroupId, Member
-from vivum.core.machine import Delivery
+from vivum.core.machine import Delivery, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.guarantees import Guarantee
-from vivum.live.event import TopicView, ViewChanges
+from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.protocols.commands import JoinGroup, SendFailed, SendMessages, SlowMembers
 from vivum.protocols.keyed.keys import SeenKeys, head_bytes, heads_of
@@ -32,6 +32,8 @@ NO_CHANNEL = Channel(0)
 
 TURN_S = 0.002
 """A task that sends without ever having to wait lets others run after this time."""
+
+_Members = tuple[Member, ...]
 
 VIEWS_MAX = 256
 """Views that wait for who watches them; the oldest go, since the newest says all."""
@@ -56,6 +58,47 @@ class Listener(Protocol):
 
     def interrupt(self, told: MissedMessages) -> None:
         """Learn that messages are missing at this place."""
+
+
+class MemberChanges:
+    """Who joined and who left between two views: worked out once for all topics with the same two lists of members.
+
+    Lists are told apart by identity. They are held here, so keep this no longer than one round of views takes.
+    """
+
+    __slots__ = ("_found", "compared")
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], tuple[_Members, _Members, tuple[_Members, _Members]]] = {}
+        self.compared = 0
+        """How many pairs were compared so far."""
+
+    def between(self, before: _Members, after: _Members) -> tuple[_Members, _Members]:
+        """Return who joined, and who left."""
+        key = (id(before), id(after))
+        found = self._found.get(key)
+        if found is None:
+            self.compared += 1
+            known, present = set(before), set(after)
+            joined = tuple(each for each in after if each not in known)
+            left = tuple(each for each in before if each not in present)
+            found = self._found[key] = (before, after, (joined, left))
+        return found[2]
+
+
+def install_views(bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"]) -> MemberChanges:
+    """Hand views to the seats of their groups; seats that nobody holds get none. Returns what was compared."""
+    changes = MemberChanges()
+    for bundle in bundles:
+        number, members = bundle.number, bundle.members
+        groups = RangeSet.from_bounds(bundle.groups)
+        # Ranges are what the service says, and may have more groups than anybody could walk.
+        here = groups if groups.count() <= len(seats) else [group for group in seats if group in groups]
+        for group in here:
+            seat = seats.get(GroupId(group))
+            if seat is not None and seat.holders:
+                seat.on_view(number, members, changes)
+    return changes
 
 
 class Seat:
@@ -295,13 +338,16 @@ class Seat:
 
     # Views and lives.
 
-    def on_view(self, number: int, members: tuple[Member, ...], changes: ViewChanges) -> None:
+    def on_view(self, number: int, members: tuple[Member, ...], changes: MemberChanges) -> None:
         """Install a view, if it is a new one."""
         before = self.view
-        if before is not None and before.number == number:
+        if before is None:
+            known: tuple[Member, ...] = ()
+        elif before.number == number:
             return
-        joined, left = changes(() if before is None else before.members, members)
-        self.view = TopicView(self.name, number, members, joined, left)
+        else:
+            known = before.members
+        self.view = TopicView(self.name, number, members, *changes.between(known, members))
         for watcher in self.watchers:
             watcher.append(self.view)
         for listener in self.listeners:

@@ -7,7 +7,6 @@ from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.client.subscriptions import Subscriptions
 from vivum.protocols.membership.group_epochs import GroupEpochs
-from vivum.protocols.membership.service.approximate import merge_alike
 from vivum.protocols.membership.service.regions import MemberPlacement, Regions, share_a_group
 
 GROUP_SETS = st.sets(st.integers(0, 12), max_size=6)
@@ -39,8 +38,10 @@ def test_incremental_regions_equal_regions_made_from_nothing(epochs):
         assert {each.region for each in done.gone} == before.keys() - signature.keys()
         for region in regions.all():
             assert (region.epoch == epoch) == (region.region in changed)
-            others = [each for each in regions.all() if each is not region]
-            assert region.neighbours == {each.region for each in others if share_a_group(each.key, region.key)}
+            near = [each for each in regions.all() if share_a_group(each.key, region.key)]
+            assert regions.near(region) == near
+            for base in range(epoch + 1):
+                assert regions.near(region, base) == [each for each in near if each.epoch > base]
 
 
 @given(GROUP_SETS, GROUP_SETS)
@@ -63,29 +64,6 @@ def test_group_epochs_equal_a_dictionary(calls, kept):
     assert found == {group: epoch for group, epoch in oracle.items() if epoch > 2}
     epochs.keep_only(RangeSet((group, group + 1) for group in kept))
     assert all(epochs.at(group) == (epoch if group in kept else 0) for group, epoch in oracle.items())
-
-
-@given(
-    st.dictionaries(st.sets(st.integers(0, 15), min_size=1, max_size=8).map(bounds_of), st.integers(1, 5), max_size=14),
-    st.integers(1, 8),
-    st.floats(0, 0.9),
-)
-def test_merged_regions_cover_every_node_once_and_keep_the_bound_on_waste(counts, regions_max, waste_max):
-    cover_of = merge_alike(counts, regions_max, waste_max)
-    assert cover_of == merge_alike(dict(reversed(counts.items())), regions_max, waste_max), "order does not matter"
-    if len(counts) <= regions_max:
-        assert cover_of == {}
-    merged = {}
-    for key in counts:
-        # A function of the key: every node, which has one key, is in exactly one region.
-        merged.setdefault(cover_of.get(key, key), []).append(key)
-    for cover, keys in merged.items():
-        covered = set(RangeSet.from_bounds(cover))
-        asked = [set(RangeSet.from_bounds(key)) for key in keys for _ in range(counts[key])]
-        assert all(groups <= covered for groups in asked)
-        assert covered == set().union(*asked), "no group that nobody asked for"
-        waste = sum(len(covered - groups) / len(covered) for groups in asked) / len(asked)
-        assert waste <= waste_max + 1e-9
 
 
 @given(st.lists(st.tuples(GROUP_SETS, st.booleans()), max_size=12))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
 from vivum.guarantees import KEYED, RELIABLE
-from vivum.live.event import ViewChanges
 from vivum.live.failures import SendFailedError
 from vivum.live.seat import Seat
 from vivum.protocols.commands import SendFailed, SendMessages
@@ -110,12 +109,3 @@ def test_keys_go_down_beside_their_messages() -> None:
     (command,) = cast(Any, seat)._host.sent
     assert command.payloads == [b"a", b"b"]
     assert len(command.heads) == 2
-
-
-def test_who_came_and_who_went_is_computed_once_for_all_topics_with_the_same_members() -> None:
-    before = tuple(Member(NodeId(number), Incarnation(1)) for number in range(110))
-    after = (*before[1:], Member(NodeId(200), Incarnation(1)))
-    changes = ViewChanges()
-    joined, left = changes(before, after)
-    assert (joined, left) == (after[-1:], before[:1])
-    assert changes(before, after)[0] is joined

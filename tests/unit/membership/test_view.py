@@ -55,3 +55,13 @@ def test_a_new_life_knows_nothing():
     view.apply(0, 5, changes(record(1, 5, [1])))
     view.forget()
     assert (view.epoch, view.regions, view.regions_of(GroupId(0)), view.group_view(GroupId(0))) == (0, {}, (), 0)
+
+
+def test_regions_that_groups_had_in_common_once_are_forgotten():
+    view = ConfigurationView(10)
+    view.apply(0, 1, changes(record(1, 1, [1], (0, 10))))
+    for epoch in range(2, 402):
+        # Neighbours come one by one and stay, so that every set of regions that a group had still exists in part.
+        view.apply(epoch - 1, epoch, changes(record(epoch, epoch, [epoch], (0, 10))))
+        assert len(view.members_of(GroupId(0))) == epoch
+    assert len(view._covers) <= 100

@@ -8,8 +8,8 @@ import pyarrow
 import pytest
 from pyspark.sql import types
 
-from vivum.pipeline.sink.sink import VivumWriter
 from vivum.pipeline.sink.options import read_sink_options
+from vivum.pipeline.sink.sink import VivumWriter
 
 PAYLOAD = types.StructType([types.StructField("payload", types.BinaryType())])
 

@@ -11,7 +11,7 @@ from zlib import crc32
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Command, Datagram, Delivery, Effect, InstallView
+from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import (
@@ -409,17 +409,7 @@ class QsmMachine:
             if all(self._chains.is_barred(number, region.config.view) for number in groups):
                 region.leave()
                 self._chains.deliver(region.streams, self.effects)
-        self._install_views(affected.intersection(now_in))
-
-    def _install_views(self, changed: RangeSet) -> None:
-        """Install the new views of groups, those with the same members and number together."""
-        alike: dict[tuple[ViewNumber, tuple[Member, ...]], RangeSet] = {}
-        for number in changed:
-            group = GroupId(number)
-            key = (self.client.group_view(group), self.client.members_of(group))
-            alike.setdefault(key, RangeSet()).add(number)
-        for (view, members), groups in alike.items():
-            self.effects.append(InstallView(tuple(groups.bounds()), view, members))
+        self.effects += self.client.bundles(affected.intersection(now_in))
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""

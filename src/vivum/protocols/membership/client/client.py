@@ -14,7 +14,7 @@ from random import Random
 
 from vivum.core.errors import DecodeError, LimitError, UsageError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
-from vivum.core.machine import Datagram, Priority
+from vivum.core.machine import Datagram, InstallView, Priority
 from vivum.core.ranges import RangeSet
 from vivum.observe.trace import NodeStarted, NodeStopped, Tracer
 from vivum.protocols.membership.assembly import Assembly
@@ -81,8 +81,7 @@ class MembershipClient:
         self.member: Member | None = None
         self.own_region: RegionConfig | None = None
         self.groups = RangeSet()
-        self._process = name
-        self._name = name
+        self._process = self._name = name
         self._lives = 1
         self._wanted = wanted
         self.endpoint = endpoint
@@ -161,6 +160,10 @@ class MembershipClient:
     def group_view(self, group: GroupId) -> ViewNumber:
         """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
         return self._view.group_view(group)
+
+    def bundles(self, groups: RangeSet) -> list[InstallView]:
+        """List the views of these groups, bundle by bundle; see `ConfigurationView.bundles`."""
+        return self._view.bundles(groups)
 
     def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
         """Remember where a node is that sends into a region view of ours, and that no configuration told of."""
@@ -304,11 +307,9 @@ class MembershipClient:
         elif isinstance(body, Candidacy):
             cause = self._on_candidacy(now_ns, source, body)
         else:
-            cause = self._allegiance.fault_of_term(frame.view, self.member is not None)
+            cause = self._allegiance.fault_of_term(frame.view, self.member is not None) or self._on_word(now_ns, body)
             if cause is None:
-                cause = self._on_word(now_ns, body)
-                if cause is None:
-                    self._hear(now_ns, source)
+                self._hear(now_ns, source)
         if cause is not None:
             self._gate.refuse_state(now_ns, source, frame, cause)
 

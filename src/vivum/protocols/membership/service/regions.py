@@ -2,9 +2,8 @@
 
 Nodes x and y are in the same region exactly when they have the same groups, G(x) = G(y). A region is found by
 its groups, written as the tuple of their bounds, so the cost of a change depends on the nodes that change and on the
-number of ranges, never on the number of groups. Each region also knows its *neighbours*, those that share a group
-with it: they are what its members must know of. Looking for the neighbours of a new region is the one step that
-walks all regions.
+number of ranges, never on the number of groups. Members of a region must know its *neighbours*, the regions that share
+a group with it; an index by group finds them when they are asked for.
 
 An approximate region covers more groups than each of its members asked for. Its key is the groups that it covers;
 which of them a member lacks follows from the member's own. In an exact region the two are the same.
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from vivum.core.ids import Endpoint, Member, RegionId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.membership.group_index import GroupIndex, numbers_in
 from vivum.wire.membership import MemberAddress, RegionRecord
 
 REGION_CHANNELS = 64_512
@@ -41,9 +41,12 @@ class MemberPlacement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """One region: who is in it since when, and what is near it."""
+    """One region: who is in it since when."""
 
     region: RegionId
+    slot: int
+    """Its number in the index, used again when it is gone."""
+
     groups: RangeSet
     key: Bounds
     epoch: int
@@ -54,7 +57,6 @@ class Region:
 
     by_age: list[tuple[int, Member]] = field(default_factory=list)
     placements: dict[Member, MemberPlacement] = field(default_factory=dict)
-    neighbours: set[RegionId] = field(default_factory=set)
     _record: RegionRecord | None = None
 
     @property
@@ -118,6 +120,12 @@ class Regions:
         self._by_id: dict[RegionId, Region] = {}
         self._by_key: dict[Bounds, Region] = {}
         self._of_member: dict[Member, Region] = {}
+        self._index = GroupIndex()
+        self._slots: list[Region | None] = []
+        self._free_slots: list[int] = []
+        # The same regions in the order of their last change, and those that changed after some epochs, as a mask.
+        self._by_epoch: dict[RegionId, Region] = {}
+        self._changed_since: dict[int, int] = {}
         self.next_id = RegionId(1)
 
     def __len__(self) -> int:
@@ -152,9 +160,33 @@ class Regions:
         region = self._of_member.get(member)
         return None if region is None else region.placements[member]
 
-    def near(self, region: Region) -> list[Region]:
-        """List a region and its neighbours: all that its members must know, in the order of their making."""
-        return [self._by_id[each] for each in sorted({region.region, *region.neighbours})]
+    def find_cover(self, key: Bounds) -> Region | None:
+        """Find the region that covers exactly these groups."""
+        return self._by_key.get(key)
+
+    def groups(self) -> RangeSet:
+        """Return all groups that a region covers."""
+        return self._index.groups()
+
+    def near(self, region: Region, base: int = 0) -> list[Region]:
+        """List a region and its neighbours, in the order of their making: those that changed after an epoch."""
+        mask = self._index.sharing(region.key)
+        return self._in_order(mask & self._mask_since(base) if base else mask)
+
+    def _mask_since(self, base: int) -> int:
+        mask = self._changed_since.get(base)
+        if mask is None:
+            mask = 0
+            for region in reversed(self._by_epoch.values()):
+                if region.epoch <= base:
+                    break
+                mask |= 1 << region.slot
+            self._changed_since[base] = mask
+        return mask
+
+    def _in_order(self, mask: int) -> list[Region]:
+        found = [region for slot in numbers_in(mask) if (region := self._slots[slot]) is not None]
+        return sorted(found, key=lambda region: region.region)
 
     def apply(self, changes: Mapping[Member, MemberPlacement | None], epoch: int) -> RegionChanges:
         """Move members, or take them out, all at once; what comes of it is one epoch."""
@@ -171,18 +203,21 @@ class Regions:
         # Members first, then emptiness: a region that all left and others entered goes on.
         gone = [region for region in touched.values() if not region.by_age]
         changed = [region for region in touched.values() if region.by_age]
-        concerned = dict.fromkeys(region.region for region in changed)
+        concerned = list(changed)
+        seen = sum(1 << region.slot for region in touched.values())
         for region in touched.values():
-            concerned |= dict.fromkeys(sorted(region.neighbours))
+            near = self._index.sharing(region.key) & ~seen
+            concerned += self._in_order(near)
+            seen |= near
         for region in gone:
             self._remove(region)
-            concerned.pop(region.region, None)
         for region in changed:
             region.on_changed(epoch)
-        found = tuple(self._by_id[each] for each in concerned)
-        for region in found:
+            self._by_epoch[region.region] = self._by_epoch.pop(region.region)
+        self._changed_since.clear()
+        for region in concerned:
             region.concern_epoch = epoch
-        return RegionChanges(tuple(changed), tuple(gone), found)
+        return RegionChanges(tuple(changed), tuple(gone), tuple(concerned))
 
     def _take_out(self, member: Member) -> Region | None:
         region = self._of_member.pop(member, None)
@@ -202,14 +237,15 @@ class Regions:
         return region
 
     def _make(self, key: Bounds, epoch: int) -> Region:
-        region = Region(RegionId(self.next_id), RangeSet.from_bounds(key), key, epoch, epoch)
+        if not self._free_slots:
+            self._free_slots.append(len(self._slots))
+            self._slots.append(None)
+        slot = self._free_slots.pop()
+        region = Region(RegionId(self.next_id), slot, RangeSet.from_bounds(key), key, epoch, epoch)
         self.next_id = RegionId(self.next_id + 1)
-        for other in self._by_id.values():
-            if share_a_group(key, other.key):
-                region.neighbours.add(other.region)
-                other.neighbours.add(region.region)
-        self._by_id[region.region] = region
-        self._by_key[key] = region
+        self._index.flip(slot, key)
+        self._slots[slot] = self._by_id[region.region] = self._by_key[key] = region
+        self._by_epoch[region.region] = region
         return region
 
     def restore(
@@ -227,10 +263,13 @@ class Regions:
         for member, placement in placements.items():
             self._put_in(member, placement, epoch)
 
+    def finish_restoring(self, next_id: RegionId) -> None:
+        """Take the id that the next region gets, after the last region was put back."""
+        self.next_id = next_id
+        self._by_epoch = {each.region: each for each in sorted(self._by_id.values(), key=lambda each: each.epoch)}
+
     def _remove(self, region: Region) -> None:
-        del self._by_id[region.region]
-        del self._by_key[region.key]
-        for each in region.neighbours:
-            near = self._by_id.get(each)
-            if near is not None:
-                near.neighbours.discard(region.region)
+        del self._by_id[region.region], self._by_key[region.key], self._by_epoch[region.region]
+        self._index.flip(region.slot, region.key)
+        self._slots[region.slot] = None
+        self._free_slots.append(region.slot)

@@ -1,7 +1,8 @@
 """The whole state of the configuration service as bytes, for a standby that begins with nothing.
 
 What can be derived is not written: who has which name or endpoint, which regions are neighbours, records of views that
-are there. A service that was read behaves as the one that was written, whatever it is asked next.
+are there, which clusters of regions go best together. A service that was read behaves as the one that was written,
+whatever it is asked next.
 """
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from vivum.core.errors import DecodeError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId, RegionId
 from vivum.core.ranges import RangeSet
+from vivum.protocols.membership.service.approximate import MergerState
 from vivum.protocols.membership.service.regions import Bounds, MemberPlacement, Region
 from vivum.protocols.membership.service.state import ConfigurationService, Life, Tombstone
 from vivum.protocols.membership.settings import ServiceSettings
@@ -61,7 +63,7 @@ class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     tombstones: list[tuple[int, int, Bounds]]
     horizon: int
     exact_keys: list[tuple[Bounds, int]]
-    cover_of: list[tuple[Bounds, Bounds]]
+    merger: MergerState | None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -95,7 +97,7 @@ def write_state(service: ConfigurationService) -> bytes:
         [(each.epoch, each.region, each.key) for each in service._tombstones],
         service._horizon,
         list(service._exact_keys.items()),
-        list(service._cover_of.items()),
+        None if service._merger is None else service._merger.state(),
     )
     return _encode(state)
 
@@ -129,7 +131,7 @@ def read_state(content: bytes) -> ConfigurationService:
         service.enlist(_life(each, state.records))
     for region in state.regions:
         _add_region(service, region)
-    service.regions.next_id = RegionId(state.next_region)
+    service.regions.finish_restoring(RegionId(state.next_region))
     service._former = {name: _member(node, incarnation) for name, node, incarnation in state.former}
     service._former_names = {member: name for name, member in service._former.items()}
     service._incarnations = {NodeId(node): Incarnation(incarnation) for node, incarnation in state.incarnations}
@@ -143,7 +145,10 @@ def read_state(content: bytes) -> ConfigurationService:
     service._tombstones = [Tombstone(epoch, region_id, key) for epoch, region_id, key in state.tombstones]
     service._horizon = state.horizon
     service._exact_keys = dict(state.exact_keys)
-    service._cover_of = dict(state.cover_of)
+    if state.merger is not None:
+        if sorted(key for _, keys in state.merger.clusters for key in keys) != sorted(service._exact_keys):
+            raise DecodeError("state of the configuration service: clusters are not those of its exact regions")
+        service.begin_merging(state.merger)
     return service
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId, RegionId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.group_epochs import GroupEpochs
-from vivum.protocols.membership.service.approximate import merge_alike
+from vivum.protocols.membership.service.approximate import MergerState, RegionMerger
 from vivum.protocols.membership.service.regions import (
     Bounds,
     MemberPlacement,
@@ -102,7 +102,8 @@ class ConfigurationService:
         # A node that stopped before this epoch cannot be told what went: it gets everything.
         self._horizon = 0
         self._exact_keys: dict[Bounds, int] = {}
-        self._cover_of: dict[Bounds, Bounds] = {}
+        # While there are, or lately were, more exact regions than regions_max.
+        self._merger: RegionMerger | None = None
 
     # Lives.
 
@@ -295,8 +296,9 @@ class ConfigurationService:
         self.regions.next_id = RegionId(max(self.regions.next_id, round_ * ERA_REGIONS))
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
-        """Say where members go: to the region of their exact groups, or to one that covers them and is shared."""
+        """Return where members go: to the region of their exact groups, or to one that covers them and is shared."""
         moves: dict[Member, MemberPlacement | None] = {}
+        keys: dict[Bounds, None] = {}
         for member, life in touched.items():
             placed = self.regions.placement_of(member)
             own = tuple(life.groups.bounds()) if life is not None else ()
@@ -305,12 +307,19 @@ class ConfigurationService:
             moves[member] = None
             if placed is not None:
                 self._count_key(placed.own_groups, -1)
+                keys[placed.own_groups] = None
             if life is not None and own:
                 moves[member] = MemberPlacement(life.age, life.endpoint, own, own)
                 self._count_key(own, +1)
-        if moves and (self._cover_of or len(self._exact_keys) > self.settings.regions_max):
-            return self._merged_placements(moves)
-        return moves
+                keys[own] = None
+        merger = self._merger
+        if merger is None and len(self._exact_keys) > self.settings.regions_max:
+            singles = [(number, [key]) for number, key in enumerate(sorted(self._exact_keys))]
+            merger = self.begin_merging(MergerState(singles, 0, 0))
+            keys.clear()
+        if merger is None or not moves:
+            return moves
+        return self._merged_placements(merger, moves, {key: self._exact_keys.get(key, 0) for key in keys})
 
     def _count_key(self, key: Bounds, step: int) -> None:
         count = self._exact_keys.get(key, 0) + step
@@ -319,28 +328,38 @@ class ConfigurationService:
         else:
             del self._exact_keys[key]
 
-    def _merged_placements(self, moves: dict[Member, MemberPlacement | None]) -> dict[Member, MemberPlacement | None]:
-        """Merge anew, and move also those whose groups did not change but whose region did."""
-        self._cover_of = merge_alike(self._exact_keys, self.settings.regions_max, self.settings.waste_max)
-        result: dict[Member, MemberPlacement | None] = dict.fromkeys(moves)
-        for life in self.lives.values():
-            placed = self.regions.placement_of(life.member)
-            placement = moves.get(life.member, placed)
+    def begin_merging(self, state: MergerState) -> RegionMerger:
+        """Merge regions from now on, beginning with these clusters."""
+        self._merger = RegionMerger(self.settings.regions_max, self.settings.waste_max)
+        self._merger.restore(state, self._exact_keys)
+        return self._merger
+
+    def _merged_placements(
+        self, merger: RegionMerger, moves: dict[Member, MemberPlacement | None], counts: dict[Bounds, int]
+    ) -> dict[Member, MemberPlacement | None]:
+        """Merge, and move also those whose groups did not change but whose region did."""
+        left = merger.update(counts)
+        others: list[tuple[int, Member, MemberPlacement]] = []
+        for cover in set(left.values()):
+            region = self.regions.find_cover(cover)
+            for member, placed in region.placements.items() if region is not None else ():
+                if member not in moves and placed.own_groups in left:
+                    others.append((placed.age, member, placed))
+        result = dict(moves)
+        # By age: which region is made first, and so which id it gets, must not depend on the order of a set.
+        for member, placement in [*moves.items(), *((member, placed) for _, member, placed in sorted(others))]:
             if placement is not None:
-                own = placement.own_groups
-                covered = placement._replace(region_groups=self._cover_of.get(own, own))
-                if covered != placed:
-                    result[life.member] = covered
+                result[member] = placement._replace(region_groups=merger.cover_of(placement.own_groups))
+        if len(self._exact_keys) <= self.settings.regions_max // 2:
+            # All are exact again. Not sooner, or a domain on the brink would begin anew at every other change.
+            self._merger = None
         return result
 
     def _maybe_prune_went(self) -> None:
         """Forget numbers of groups that nobody has: who joins one later has a region view above all of them."""
         if len(self._went) <= 1024 + 2 * self._went_after_pruning:
             return
-        groups = RangeSet()
-        for region in self.regions.all():
-            groups.update(region.groups)
-        self._went.keep_only(groups)
+        self._went.keep_only(self.regions.groups())
         self._went_after_pruning = len(self._went)
 
     # What members are told.
@@ -361,8 +380,7 @@ class ConfigurationService:
         """Say what members of a region that stand at `base` must be told, who were in these views meanwhile."""
         if region is None:
             return ConfigurationChanges((), (), (), passed)
-        near = self.regions.near(region)
-        records = tuple(each.record for each in near if each.epoch > base)
+        records = tuple(each.record for each in self.regions.near(region, base))
         gone: list[int] = []
         if base:
             for tombstone in reversed(self._tombstones):
