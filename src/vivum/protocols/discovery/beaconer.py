@@ -72,6 +72,8 @@ class Beaconer:
         self._to_all = False
         self._is_ending = False
         self._outranked_by: ServiceInfo | None = None
+        # Who had joined here when that was noticed: by the time of telling them the service may have ended.
+        self._followers: list[Endpoint] = []
         self._answers: dict[Endpoint | Channel, None] = {}
         self.effects: list[Effect] = []
 
@@ -122,6 +124,7 @@ class Beaconer:
             return
         if is_own_word and rival.rank > own.rank:
             self._outranked_by = rival
+            self._followers = self._listeners()
             self.effects.append(ServiceOutranked(rival))
         else:
             # It may not have heard of us: it will give way, or tell us itself that it need not.
@@ -152,8 +155,9 @@ class Beaconer:
         info = self._outranked_by or self.info
         if self._outranked_by is not None:
             # Those who came to us need not wait for its next beacon, or may not hear it.
-            told = dict.fromkeys(self._listeners())
+            told = dict.fromkeys(self._followers)
             self._outranked_by = None
+            self._followers = []
         elif self._to_all:
             # To the seeds too: a node that starts there and finds nobody must hear that somebody is here.
             told = self._all()
