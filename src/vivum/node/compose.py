@@ -28,6 +28,9 @@ from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSett
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.gate import Gate
 
+NO_ID = NodeId(0)
+"""Any id will do."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
@@ -59,13 +62,13 @@ def compose_member(
     limits: Limits,
     way_in: WayIn,
     *,
-    wanted: NodeId = NodeId(0),
+    wanted: NodeId = NO_ID,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
 ) -> MemberParts:
     """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
 
-    It does so from `JoinDomain` on. It asks for the id `wanted`, unless that is 0. The `builder`, if there is one,
+    It does so from `JoinDomain` on. It asks for the id `wanted`. The `builder`, if there is one,
     makes its reliable frames: where the runtime wants to have them.
     """
     counters = Counters()
@@ -95,9 +98,7 @@ def compose_member(
         qsm,
         UnrepairedMachine(client, gate, once, limits, multicast=multicast),
         place,
-        DirectoryClient(
-            lambda: None if place.service is None else place.service.endpoint, lambda: client.member, gate
-        ),
+        DirectoryClient(lambda: None if place.service is None else place.service.endpoint, lambda: client.member, gate),
         DirectoryMachine(carrier.service, gate),
         surveyor,
     ]

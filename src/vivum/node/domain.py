@@ -68,7 +68,7 @@ class NetworkAwaited(Event):
 
 @dataclass(frozen=True, slots=True)
 class DomainLeft(Event):
-    """The node has left its domain, or the time for that is over. Frames that follow in the same output are its last."""
+    """The node has left its domain, or the time for that is over. What it sends in the same output is its last word."""
 
 
 class DomainState(Enum):
@@ -97,7 +97,7 @@ class WayIn:
     """The network was not seen to work yet: begin no service before it was."""
 
     def carry_after_ns(self, endpoint: Endpoint) -> int | None:
-        """Return how much longer than others the node at this endpoint waits before it begins a service; None: never."""
+        """Return how much longer than others a node at this endpoint waits before it begins a service; None: never."""
         if not self.embedded:
             return None
         if not self.seeds:
