@@ -67,6 +67,11 @@ class Carrier:
         serving = self._place.serving
         return 0 if serving is None else serving.heard_since(since_ns)
 
+    def rouse(self, since_ns: int) -> None:
+        """Ask the lives from which the service heard nothing since then for a sign of life."""
+        if self._place.serving is not None:
+            self._place.serving.rouse(since_ns)
+
     def submit(self, now_ns: int, command: Command) -> None:
         """Refuse: the service takes its requests as frames."""
         self._place.submit(now_ns, command)

@@ -82,7 +82,14 @@ def compose_member(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
     )
     beaconer = Beaconer(
-        endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=False, seeds=seeds
+        endpoint,
+        gate,
+        carrier.service,
+        carrier.heard_since,
+        multicast=multicast,
+        dedicated=False,
+        seeds=seeds,
+        rouse=carrier.rouse,
     )
     place = DomainMachine(
         Discovery(finder, beaconer, gate),
@@ -113,6 +120,14 @@ def compose_service(domain: int, endpoint: Endpoint, rng: Random, *, multicast: 
     gate = Gate(domain, counters, member)
     carrier = Carrier(gate, None)
     carrier.begin(member, 0, rng.randrange(1, 1 << ROUND_BITS))
-    beaconer = Beaconer(endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=True)
+    beaconer = Beaconer(
+        endpoint,
+        gate,
+        carrier.service,
+        carrier.heard_since,
+        multicast=multicast,
+        dedicated=True,
+        rouse=carrier.rouse,
+    )
     machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), beaconer, counters)
