@@ -112,6 +112,7 @@ class DomainMachine:
 
     kinds = Discovery.kinds | Carrier.kinds
     commands: frozenset[type[Command]] = frozenset({JoinDomain, LeaveDomain, TrustNetwork})
+    transport = ""
     has_data = False
 
     def __init__(
