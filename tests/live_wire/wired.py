@@ -8,10 +8,10 @@ from vivum.core.limits import Limits
 from vivum.core.machine import ChannelClosed, ChannelOpened, Datagram, Delivery, Event
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.node.compose import MemberParts, compose_member, compose_service
+from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.protocols.commands import JoinGroup
 from vivum.protocols.discovery.beaconer import StartBeacon
-from vivum.protocols.discovery.finder import ServiceFound, StartSeeking
 from vivum.protocols.qsm.settings import QsmSettings
 
 DOMAIN = 7
@@ -31,7 +31,7 @@ class Wire:
         self.events: dict[Endpoint, list[Event]] = {}
         self._channels: dict[Endpoint, set[Channel]] = {}
         places = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
-        service = compose_service(DOMAIN, places[0], 1, multicast=True)
+        service = compose_service(DOMAIN, places[0], Random(1), multicast=True)
         self.members: dict[Endpoint, MemberParts] = {
             place: compose_member(
                 f"node {place.port}",
@@ -40,8 +40,7 @@ class Wire:
                 Random(place.port),
                 settings or QsmSettings(),
                 Limits(),
-                seeds=(),
-                carry_after_ns=None,
+                WayIn(embedded=False),
             )
             for place in places[1:]
         }
@@ -51,7 +50,7 @@ class Wire:
             self.delivered[place], self.events[place], self._channels[place] = [], [], set()
         service.node.submit(self.now_ns, StartBeacon())
         for parts in self.members.values():
-            parts.node.submit(self.now_ns, StartSeeking())
+            parts.node.submit(self.now_ns, JoinDomain())
         self.advance(SECOND)
         for parts in self.members.values():
             parts.node.submit(self.now_ns, JoinGroup(group, NO_CHANNEL, ()))
@@ -98,10 +97,6 @@ class Wire:
             self._channels[place].add(event.channel)
         elif isinstance(event, ChannelClosed):
             self._channels[place].discard(event.channel)
-        elif isinstance(event, ServiceFound):
-            client = self.members[place].client
-            client.serve_by(self.now_ns, [event.service.endpoint])
-            client.start(self.now_ns)
 
     def _targets(self, source: Endpoint, datagram: Datagram) -> list[Endpoint]:
         where = datagram.destination

@@ -12,6 +12,7 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint
 from vivum.core.limits import Limits
 from vivum.core.text import check_text
+from vivum.live.failures import NoServiceError
 from vivum.live.handle import NodeHandle
 from vivum.live.tracing import NodeTrace
 from vivum.runtime.interfaces import hears_multicast
@@ -54,10 +55,24 @@ class Connecting:
         node = NodeHandle(self._domain, self._options, trace)
         try:
             await node.join(self._timeout_s)
+        except NoServiceError as error:
+            node.close_now()
+            self._explain(error)
+            raise
         except BaseException:
             node.close_now()
             raise
         return node
+
+    def _explain(self, error: NoServiceError) -> None:
+        """Say so if the network was not there when the node started, and is not there now."""
+        options = self._options
+        if options.awaits_network and not hears_multicast(options.domain, options.interface, probes=1):
+            raise NoServiceError(
+                f"the node waited for its network: {options.interface} has heard no multicast, not even its own, so no "
+                "service was begun; bring the network up, or where it carries no multicast pass seeds= or "
+                f"multicast=False ({error})"
+            ) from None
 
     def __await__(self) -> Generator[object, None, NodeHandle]:
         return self._join().__await__()
@@ -97,7 +112,8 @@ def connect(
     service is found by a beacon on a multicast channel, or by asking `seeds`, a list of "host:port" of nodes or
     services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
     `interface` and `port` are among them does. Where IP multicast does not work, `multicast=False` sends every
-    receiver its own copy; "probe" tries it out. `ttl` is how many routers multicasts pass, plus one.
+    receiver its own copy; "probe" tries it out. On a network, without seeds, a node whose probe fails waits for its
+    network and probes on: it carries no service before. `ttl` is how many routers multicasts pass, plus one.
     `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
     share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
     `poll_us` is how many microseconds the event loop is kept awake for the next message, where small ones come within
@@ -124,6 +140,10 @@ def connect(
         raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
     places = tuple(map(seed_endpoint, seeds))
     wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
+    awaits_network = multicast == "probe" and not (wants_multicast or places or is_loopback(interface))
+    if awaits_network:
+        # Down for the moment, as far as anybody can tell: that must not decide for the life of the node.
+        wants_multicast = True
     meets = not wants_multicast and not places
     if meets:
         # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
@@ -143,8 +163,14 @@ def connect(
         loss,
         poll_us * 1000,
         shared_memory,
+        awaits_network,
     )
     return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
+
+
+def is_loopback(interface: str) -> bool:
+    """Return whether this is an address of the computer alone."""
+    return interface.startswith("127.")
 
 
 def meeting_port(tag: int) -> int:

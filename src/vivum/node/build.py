@@ -1,6 +1,7 @@
-"""The one list of protocols that a node can be built with, by name, and how each is built.
+"""The one list of protocols that the simulator can run, by name, and how the nodes of each are built.
 
-The simulator and the runtime both build their nodes here, so that they drive the same thing.
+`domain` is the whole live node, made by the same function as on sockets (`vivum.node.compose`). The others are parts of
+it, or its yardstick: QSM with a configuration service on a host of its own, and the reference.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,12 @@ import msgspec
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
+from vivum.core.limits import Limits
+from vivum.core.machine import Command
 from vivum.core.settings import settings_of
+from vivum.node.carrier import SERVICE_NODE
+from vivum.node.compose import compose_member
+from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -38,7 +44,18 @@ class ProtocolEntry:
     make_node: MakeNode
     meaning: str
     make_service: Callable[[Member, ServiceSettings], Node] | None = None
-    """Builds the node of the configuration service, for protocols that need one."""
+    """Builds the node of the configuration service, for protocols that need one on a host of its own."""
+
+    first_commands: tuple[Command, ...] = ()
+    """What the application on every host asks of its node before all else."""
+
+    carries_service: bool = False
+    """The nodes carry the configuration service themselves."""
+
+    @property
+    def has_service(self) -> bool:
+        """Whether there is a configuration service, wherever it is."""
+        return self.carries_service or self.make_service is not None
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
@@ -99,8 +116,20 @@ def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     return Node(member, gate, [place], counters)
 
 
-SERVICE_NODE = NodeId(1_000_000)
-"""The node of the configuration service, where it has one of its own."""
+def _make_domain_node(
+    member: Member,
+    endpoints: Mapping[NodeId, Endpoint],
+    settings: QsmSettings,
+    rng: Random,
+    trace: Tracer | None,
+) -> Node:
+    # Every start of the process is a new life to the service, whatever number it will give it.
+    name = f"node {member.node}, start {member.incarnation}"
+    endpoint = endpoints[member.node]
+    domain = domain_tag("sim")
+    parts = compose_member(name, domain, endpoint, rng, settings, Limits(), WayIn(), wanted=member.node, trace=trace)
+    return parts.node
+
 
 PROTOCOLS: dict[str, ProtocolEntry] = {
     "reference": ProtocolEntry(
@@ -108,5 +137,12 @@ PROTOCOLS: dict[str, ProtocolEntry] = {
     ),
     "qsm": ProtocolEntry(
         QsmSettings, _make_qsm_node, "Regions of overlap, token rings, repair from caches", _make_service_node
+    ),
+    "domain": ProtocolEntry(
+        QsmSettings,
+        _make_domain_node,
+        "Whole live nodes: QSM, best effort, directory; they find each other and carry the service themselves",
+        first_commands=(JoinDomain(),),
+        carries_service=True,
     ),
 }

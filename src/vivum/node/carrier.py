@@ -4,7 +4,7 @@ The service, or a copy of its state that takes over when it dies, is in the `Ser
 needs: beginning a service where there is none, and telling the machines beside it (directory, beacon) of it.
 """
 
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, Member, NodeId
 from vivum.core.machine import Command, Datagram, Effect
 from vivum.protocols.membership.client.allegiance import term_of
 from vivum.protocols.membership.client.client import MembershipClient
@@ -13,6 +13,9 @@ from vivum.protocols.membership.service.role import ServiceRole
 from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
+
+SERVICE_NODE = NodeId(1_000_000)
+"""The node id under which a configuration service speaks that began by itself, and did not take over."""
 
 
 class Carrier:
@@ -64,6 +67,11 @@ class Carrier:
         """Count the lives from which the service heard something since then."""
         serving = self._place.serving
         return 0 if serving is None else serving.heard_since(since_ns)
+
+    def rouse(self, since_ns: int) -> None:
+        """Ask the lives from which the service heard nothing since then for a sign of life."""
+        if self._place.serving is not None:
+            self._place.serving.rouse(since_ns)
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Refuse: the service takes its requests as frames."""

@@ -1,16 +1,15 @@
 """How a live node and the node of a configuration service are put together: which machines, joined by what.
 
-Pure: endpoints, time and randomness come in; the runtime opens the sockets. `build` has the nodes of the simulator.
+Pure: endpoints, time and randomness come in. The runtime opens sockets for such a node, the simulator a link.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
-from vivum.node.build import SERVICE_NODE
-from vivum.node.carrier import Carrier
+from vivum.node.carrier import SERVICE_NODE, Carrier
+from vivum.node.domain import DomainMachine, WayIn
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -20,6 +19,7 @@ from vivum.protocols.directory.machine import DirectoryMachine
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.machine import Discovery
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
@@ -28,30 +28,27 @@ from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSett
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.gate import Gate
 
-NOWHERE = Endpoint("0.0.0.0", 0)
-"""The endpoint of a service that is not found yet. The client is not started before it is."""
+NO_ID = NodeId(0)
+"""Any id will do."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """A live node and the machines that its driver must know."""
+    """A live node and those of its machines that others ask."""
 
     node: Node
+    domain: DomainMachine
     client: MembershipClient
     qsm: QsmMachine
-    finder: Finder
-    beaconer: Beaconer
-    carrier: Carrier
     surveyor: Surveyor
     counters: Counters
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """The node of a configuration service and the machines that its driver must know."""
+    """The node of a configuration service and those of its machines that others ask."""
 
     node: Node
-    carrier: Carrier
     beaconer: Beaconer
     counters: Counters
 
@@ -63,51 +60,74 @@ def compose_member(
     rng: Random,
     settings: QsmSettings,
     limits: Limits,
+    way_in: WayIn,
     *,
-    seeds: Sequence[Endpoint],
-    carry_after_ns: int | None,
+    wanted: NodeId = NO_ID,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
 ) -> MemberParts:
     """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
 
-    The `builder`, if there is one, makes its reliable frames: where the runtime wants to have them.
+    It does so from `JoinDomain` on. It asks for the id `wanted`. The `builder`, if there is one,
+    makes its reliable frames: where the runtime wants to have them.
     """
     counters = Counters()
-    nobody = Member(NodeId(0), Incarnation(0))
+    nobody = Member(wanted, Incarnation(0))
     gate = Gate(domain, counters, nobody, trace, limits)
-    multicast = settings.multicast
-    client = MembershipClient(name, NodeId(0), endpoint, [NOWHERE], gate, rng, trace=trace)
-    carrier = Carrier(gate, client)
-    finder = Finder(endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=carry_after_ns)
-    beaconer = Beaconer(
-        endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=False, seeds=seeds
-    )
+    multicast, seeds = settings.multicast, way_in.seeds
+    client = MembershipClient(name, wanted, endpoint, (), gate, rng, trace=trace)
     qsm = QsmMachine(client, gate, settings, limits, trace=trace, builder=builder)
+    carrier = Carrier(gate, client)
+    finder = Finder(
+        endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
+    )
+    beaconer = Beaconer(
+        endpoint,
+        gate,
+        carrier.service,
+        carrier.heard_since,
+        multicast=multicast,
+        dedicated=False,
+        seeds=seeds,
+        rouse=carrier.rouse,
+    )
+    place = DomainMachine(
+        Discovery(finder, beaconer, gate),
+        carrier,
+        qsm,
+        rng,
+        multicast=multicast,
+        awaits_network=way_in.awaits_network,
+    )
     once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
     surveyor = Surveyor(gate)
     machines: list[ProtocolMachine] = [
         qsm,
         UnrepairedMachine(client, gate, once, limits, multicast=multicast),
-        Discovery(finder, beaconer, gate),
-        DirectoryClient(
-            lambda: None if finder.service is None else finder.service.endpoint, lambda: client.member, gate
-        ),
-        carrier,
+        place,
+        DirectoryClient(lambda: None if place.service is None else place.service.endpoint, lambda: client.member, gate),
         DirectoryMachine(carrier.service, gate),
         surveyor,
     ]
     node = Node(nobody, gate, machines, counters, trace, identity=lambda: qsm.identity or nobody)
-    return MemberParts(node, client, qsm, finder, beaconer, carrier, surveyor, counters)
+    return MemberParts(node, place, client, qsm, surveyor, counters)
 
 
-def compose_service(domain: int, endpoint: Endpoint, salt: int, *, multicast: bool) -> ServiceParts:
+def compose_service(domain: int, endpoint: Endpoint, rng: Random, *, multicast: bool) -> ServiceParts:
     """Make the node of a configuration service in a process of its own, with its directory and its beacon."""
     counters = Counters()
     member = Member(SERVICE_NODE, Incarnation(1))
     gate = Gate(domain, counters, member)
     carrier = Carrier(gate, None)
-    carrier.begin(member, 0, salt)
-    beaconer = Beaconer(endpoint, gate, carrier.service, carrier.heard_since, multicast=multicast, dedicated=True)
+    carrier.begin(member, 0, rng.randrange(1, 1 << ROUND_BITS))
+    beaconer = Beaconer(
+        endpoint,
+        gate,
+        carrier.service,
+        carrier.heard_since,
+        multicast=multicast,
+        dedicated=True,
+        rouse=carrier.rouse,
+    )
     machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
-    return ServiceParts(Node(member, gate, machines, counters), carrier, beaconer, counters)
+    return ServiceParts(Node(member, gate, machines, counters), beaconer, counters)

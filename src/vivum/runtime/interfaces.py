@@ -63,16 +63,17 @@ def payload_bytes_of(interface: str) -> int:
     return PAYLOAD_BYTES_DEFAULT if mtu is None else max(512, min(mtu - HEADERS_BYTES, PAYLOAD_BYTES_MAX))
 
 
-def hears_multicast(domain: int, interface: str) -> bool:
+def hears_multicast(domain: int, interface: str, probes: int = PROBES) -> bool:
     """Send multicasts on the interface and return whether another socket of this computer hears one of them.
 
-    It shows whether this computer can send and hear multicast at all. What switches and clouds do with it is not known.
+    It shows whether this computer can send and hear multicast now. What switches and clouds do with it is not known.
+    Takes up to 10 ms for each of the `probes`; whoever asks again and again needs but one.
     Raises `HostError` if there are too few descriptors to find out.
     """
     try:
         with closing(UdpPort(domain, interface)) as sender, closing(UdpPort(domain, interface)) as listener:
             listener.listen(PROBE_CHANNEL)
-            for _ in range(PROBES):
+            for _ in range(probes):
                 sender.send([Datagram(PROBE_CHANNEL, b"probe")])
                 if any(select.select(listener.sockets[1:], [], [], PROBE_S)):
                     return True

@@ -1,70 +1,40 @@
-"""A node of a domain on sockets: finds the service or carries one, joins, follows when the service changes.
+"""A whole node on sockets: opens the port, sizes the settings by it, drives the node, closes.
 
-Design note: `docs/design/runtime.md`. Knows nothing of names and types of topics: `vivum.live` does.
+Design note: `docs/design/runtime.md`. Decides nothing: where the node belongs is for `vivum.node.domain` to say. Knows
+nothing of names and types of topics: `vivum.live` does.
 """
 
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from vivum.core.errors import HostError
-from vivum.core.ids import Endpoint, Incarnation, Member
+from vivum.core.ids import Endpoint, Member
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event, InstallView
-from vivum.node.build import SERVICE_NODE
+from vivum.core.time import SECOND
 from vivum.node.compose import MemberParts, compose_member
+from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, TrustNetwork, WayIn
+from vivum.node.sizing import fitting_settings
 from vivum.observe.trace import Tracer
-from vivum.protocols.commands import SendConfirmed
-from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
-from vivum.protocols.discovery.finder import (
-    BEACON_CHANNEL,
-    ServiceAbsent,
-    ServiceFound,
-    ServiceLost,
-    StartSeeking,
-    TrustService,
-)
+from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.client.allegiance import ROUND_BITS
-from vivum.protocols.membership.client.client import ClientState, MembershipClient
-from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
-from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
+from vivum.runtime.interfaces import hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
 from vivum.runtime.udp import UdpPort
 from vivum.wire.codec import FrameBuilder
 
-CARRY_STEP_NS = 150_000_000
-"""How much longer each younger node waits before it carries a service in the place of a lost one."""
+PROBE_AGAIN_S = 0.25
+"""How often a node whose network was not there looks whether it is there now."""
 
-TAKEOVER_PATIENCE_NS = 5_000_000_000
-"""How long standbys have to take over from a lost service before a node begins a new one."""
-
-FOLLOW_PATIENCE_S = 2.0
-"""How long a service of a later term has to tell a node of itself before the node begins a new life there."""
-
-MEETING_PATIENCE_NS = 1_500_000_000
-"""How much longer a node waits that is not the one at the port where nodes meet."""
-
-WINDOW_SHARE = 2
-"""The window takes one part in so many of the receive buffer: the kernel counts more than the payload of a datagram."""
-
-WINDOW_FRAMES_MIN = 16
-
-LARGE_FRAME_BYTES = 9000
-"""Frames larger than any Ethernet takes stay inside this machine."""
-
-SMALL_FRAME_COST_BYTES = 2048
-"""What a small datagram takes of a receive buffer, generously: the kernel counts the block that it lies in."""
-
-PACING_QUANTUM_NS = 1_000_000
-"""Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
-
-PENDING_BYTES = 4 << 20
+CLOSE_GRACE_S = 1.0
+"""How much longer than the node itself its host waits for the end: a driver that stopped must not hang it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,35 +58,8 @@ class HostOptions:
     """How long the loop is kept awake for the next small message, where that pays."""
     shared_memory: bool = True
     """Large frames on loopback go through memory that the nodes of this machine share."""
-
-
-def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: bool) -> QsmSettings:
-    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it.
-
-    Where frames are large, on loopback, there is no link that could be overrun, only the buffers of receivers: the
-    window alone holds a sender back, and tokens come as often as the window needs.
-    """
-    share = receive_buffer_bytes // WINDOW_SHARE
-    frame_bytes = max(1472, min(payload_bytes, PAYLOAD_BYTES_MAX, share // WINDOW_FRAMES_MIN))
-    frame_bytes = min(frame_bytes, payload_bytes)
-    base = QsmSettings()
-    if frame_bytes < LARGE_FRAME_BYTES:
-        return replace(base, frame_bytes_max=frame_bytes, pacing_quantum_ns=PACING_QUANTUM_NS, multicast=multicast)
-    window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
-    cache_frames = max(4 * window, KEPT_BYTES // frame_bytes)
-    return replace(
-        base,
-        frame_bytes_max=frame_bytes,
-        # Small frames need a token the less often, the more of them may be unstable.
-        window_frames=max(base.window_frames, window, min(cache_frames, share // SMALL_FRAME_COST_BYTES)),
-        window_bytes=window * frame_bytes,
-        cache_frames_max=cache_frames,
-        pending_bytes_max=PENDING_BYTES,
-        rate_initial=0,
-        token_busy_ns_min=300_000,
-        token_busy_ns_max=5_000_000,
-        multicast=multicast,
-    )
+    awaits_network: bool = False
+    """No multicast was heard on the interface yet: carry no service before one is."""
 
 
 class MemberHost:
@@ -138,16 +81,15 @@ class MemberHost:
         self._on_event = on_event
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []
-        self._follow_soon: ServiceInfo | None = None
-        self._was_serving = False
-        self._is_patient = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self.time: Callable[[], float] = self._loop.time
+        self._left: asyncio.Future[None] = self._loop.create_future()
+        self._probing: asyncio.TimerHandle | None = None
         payload_bytes = payload_bytes_of(options.interface)
         self._port = self._open_port()
         keep_heap()
-        self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, options.multicast)
+        self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, KEPT_BYTES, options.multicast)
         self._parts = compose_member(
             options.name,
             options.domain,
@@ -155,8 +97,7 @@ class MemberHost:
             random.Random(),
             self.settings,
             options.limits,
-            seeds=options.seeds,
-            carry_after_ns=self._carry_after_ns(),
+            WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network),
             trace=trace,
             builder=self._builder(),
         )
@@ -173,9 +114,11 @@ class MemberHost:
         self.send: Callable[[Command], None] = self._driver.send
 
     def start(self) -> None:
-        """Begin to look for the service; the rest follows."""
+        """Join the domain; events tell how that goes."""
         self._driver.start()
-        self._driver.submit(StartSeeking())
+        self._driver.submit(JoinDomain())
+        if self.options.awaits_network:
+            self._probe_again()
 
     def _open_port(self) -> UdpPort:
         options = self.options
@@ -211,16 +154,15 @@ class MemberHost:
         size = self.settings.frame_bytes_max
         return FrameBuilder(size, slots) if slots is not None and size >= BOARD_FRAME_BYTES_MIN else None
 
-    def _carry_after_ns(self) -> int | None:
-        """With seeds only the nodes that are seeds carry a service, the first of them first."""
+    def _probe_again(self) -> None:
+        """Look whether the network is there, until it is."""
         options = self.options
-        if not options.embedded:
-            return None
-        if options.seeds:
-            if self._port.endpoint not in options.seeds:
-                return MEETING_PATIENCE_NS if options.is_meeting_port else None
-            return options.seeds.index(self._port.endpoint) * CARRY_STEP_NS
-        return 0
+        if self._is_closed or not self._parts.domain.awaits_network:
+            return
+        if hears_multicast(options.domain, options.interface, probes=1):
+            self._driver.submit(TrustNetwork())
+        else:
+            self._probing = self._loop.call_later(PROBE_AGAIN_S, self._probe_again)
 
     # What is known.
 
@@ -247,7 +189,12 @@ class MemberHost:
     @property
     def service_info(self) -> ServiceInfo | None:
         """The service that the node belongs to."""
-        return self._parts.finder.service
+        return self._parts.domain.service
+
+    @property
+    def carries_service(self) -> bool:
+        """Whether the configuration service is in this node."""
+        return self._parts.domain.carries_service
 
     @property
     def now_ns(self) -> int:
@@ -287,7 +234,7 @@ class MemberHost:
 
     @property
     def is_pumping(self) -> bool:
-        """Tell whether a callback of this node is running: what was submitted is carried out when it returns."""
+        """Whether a callback of this node is running: what was submitted is carried out when it returns."""
         return self._driver.is_pumping
 
     def wait_for_room(self) -> "asyncio.Future[None]":
@@ -296,127 +243,20 @@ class MemberHost:
         self._room.append(future)
         return future
 
+    # From the node.
+
+    def _handle(self, event: Event) -> None:
+        if type(event) is DomainLeft and not self._left.done():
+            self._left.set_result(None)
+        self._on_event(event)
+
     def _settle(self) -> None:
         if self._room:
             waiting, self._room = self._room, []
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
-        serving = self.carries_service
-        if serving is not self._was_serving:
-            self._was_serving = serving
-            if serving:
-                self._loop.call_soon(self._speak_for_service)
         self._on_settled()
-
-    # Events of discovery.
-
-    def _handle(self, event: Event) -> None:
-        if type(event) is SendConfirmed:
-            # One for every batch; the others are rare.
-            self._on_event(event)
-            return
-        match event:
-            case ServiceFound(service):
-                self._follow_later(service)
-            case ServiceAbsent():
-                self._loop.call_soon(self._carry_service)
-            case ServiceLost(_, has_ended):
-                if has_ended:
-                    self._parts.carrier.on_service_ended()
-                self._rank_by_age()
-            case ServiceOutranked(by):
-                self._loop.call_soon(self._give_way, by)
-        self._on_event(event)
-
-    def _follow_later(self, service: ServiceInfo) -> None:
-        # Not from inside the machines that told it: they are in the middle of something.
-        if self._follow_soon is None:
-            self._loop.call_soon(self._follow)
-        self._follow_soon = service
-
-    def _follow(self) -> None:
-        service, self._follow_soon = self._follow_soon, None
-        if service is None or self._is_closed:
-            return
-        client = self._parts.client
-        is_later = service.term >> ROUND_BITS > client.term >> ROUND_BITS
-        if client.member is not None and client.term and is_later and not self._is_patient:
-            # A standby that took over tells its nodes itself, and their lives go on: give it time for that.
-            self._is_patient = True
-            self._loop.call_later(FOLLOW_PATIENCE_S, self._follow_if_needed)
-            return
-        self._follow_now(service)
-
-    def _follow_if_needed(self) -> None:
-        self._is_patient = False
-        service = self._parts.finder.service
-        if service is not None and not self._is_closed and not self._is_with(service):
-            self._follow_now(service)
-
-    def _is_with(self, service: ServiceInfo) -> bool:
-        """Tell whether this life of the node was given or taken over by a service."""
-        client = self._parts.client
-        return client.member is not None and client.follows(service.endpoint) and client.term == service.term
-
-    def _follow_now(self, service: ServiceInfo) -> None:
-        now_ns = self._driver.now_ns
-        client = self._parts.client
-        is_elsewhere = service.endpoint != self.endpoint
-        if self._is_with(service):
-            if is_elsewhere and self.carries_service:
-                self._parts.carrier.end()
-            return
-        if is_elsewhere:
-            self._parts.carrier.end()
-        client.serve_by(now_ns, [service.endpoint])
-        if client.state is ClientState.IDLE:
-            client.start(now_ns)
-        # QSM looks at its client when its own time comes: it must not go on with a life that has ended.
-        self._parts.qsm.on_timer(now_ns)
-        self._driver.pump()
-
-    @property
-    def carries_service(self) -> bool:
-        """Tell whether the configuration service is in this node."""
-        return self._parts.carrier.serving is not None
-
-    def _carry_service(self) -> None:
-        finder, carrier = self._parts.finder, self._parts.carrier
-        if self._is_closed or finder.service is not None:
-            return
-        round_ = 0 if not finder.term else (finder.term >> ROUND_BITS) + 1
-        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, random.randrange(1, 1 << ROUND_BITS))
-        self._speak_for_service()
-
-    def _speak_for_service(self) -> None:
-        """The service is here, begun or taken over: let all know."""
-        if self._is_closed or not self.carries_service:
-            return
-        self._was_serving = True
-        self._driver.submit(StartBeacon())
-        info = self._parts.beaconer.info
-        assert info is not None, "a service that began has something to tell"
-        self._driver.submit(TrustService(info))
-
-    def _give_way(self, by: ServiceInfo) -> None:
-        """Another service is to stay. If nodes had joined here, they follow it too, each with a new life."""
-        self._parts.carrier.end()
-        if not self._is_closed:
-            self._driver.submit(TrustService(by))
-
-    def _rank_by_age(self) -> None:
-        """The service is gone: the oldest node that is left carries the next one, the others wait a little for it."""
-        client = self._parts.client
-        aged = sorted(
-            {pair for config in client.regions.values() for pair in zip(config.ages, config.members, strict=True)}
-        )
-        index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
-        # With a majority of the nodes left a standby takes over. Only if none does, somebody begins anew.
-        patience_ns = TAKEOVER_PATIENCE_NS if len(aged) > 2 else 0
-        self._parts.finder.carry_after(patience_ns + index * CARRY_STEP_NS)
-        if not self.options.multicast:
-            self._parts.finder.ask_also(client.endpoints.values())
 
     # The end.
 
@@ -425,16 +265,9 @@ class MemberHost:
         if self._is_closed:
             return
         self._is_closed = True
-        client = self._parts.client
         try:
-            client.leave(self._driver.now_ns)
-            self._driver.pump()
-            deadline = self._loop.time() + leave_s
-            while client.state is not ClientState.LEFT and self._loop.time() < deadline:
-                await asyncio.wait([self.wait_for_room()], timeout=0.05)
-            if self.carries_service:
-                self._driver.submit(EndBeacon())
-                self._driver.pump()
+            self._driver.submit(LeaveDomain(round(leave_s * SECOND)))
+            await asyncio.wait([self._left], timeout=leave_s + CLOSE_GRACE_S)
         finally:
             self.close_now()
 
@@ -442,7 +275,9 @@ class MemberHost:
         """Close the sockets without a word. The others notice by the silence."""
         self._is_closed = True
         self._driver.close()
-        for future in self._room:
+        if self._probing is not None:
+            self._probing.cancel()
+        for future in (*self._room, self._left):
             if not future.done():
                 future.cancel()
         self._room.clear()

@@ -8,7 +8,6 @@ from vivum.core.machine import Event
 from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
 
@@ -28,9 +27,7 @@ class ServiceHost:
     ) -> None:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
         self._port = UdpPort(domain, interface, port=port, ttl=ttl, multicast=multicast)
-        self._parts = compose_service(
-            domain, self._port.endpoint, random.randrange(1, 1 << ROUND_BITS), multicast=multicast
-        )
+        self._parts = compose_service(domain, self._port.endpoint, random.Random(), multicast=multicast)
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, on_event=self._on_event)

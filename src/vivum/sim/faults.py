@@ -5,6 +5,7 @@ from typing import Any
 
 from vivum.core.ids import GroupId, NodeId
 from vivum.core.time import format_duration
+from vivum.node.domain import DomainMachine
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.engine import Network, Scheduler, SimPort
 from vivum.sim.host import Host
@@ -38,7 +39,7 @@ class FaultInjector:
         self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
-            "service_crash": lambda fault, _: self._crash(fault, [self._service] if self._service is not None else []),
+            "service_crash": lambda fault, _: self._crash(fault, self._hosts_of_service()),
             "restart": self._restart,
             "pause": self._pause,
             "slow": self._slow,
@@ -102,6 +103,17 @@ class FaultInjector:
             return None
         # One that came back meanwhile and died again is dead for another reason.
         return lambda: self._restart(fault, [host for host, life in died.items() if host.incarnation == life])
+
+    def _hosts_of_service(self) -> list[Host]:
+        """List the hosts that have a configuration service: its own, or those that carry one now."""
+        if self._service is not None:
+            return [self._service]
+        return [
+            host
+            for host in self._hosts.values()
+            if host.node is not None
+            and any(isinstance(each, DomainMachine) and each.carries_service for each in host.node.protocols)
+        ]
 
     def _restart(self, _: FaultSpec, hosts: list[Host]) -> None:
         for host in hosts:

@@ -115,7 +115,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them.
 
     `leave` and `join` are no faults, but as hard: applications leave or join `groups`, for good or for a time.
-    `service_crash` ends the configuration service, whose state is lost; a standby must go on.
+    `service_crash` ends the host of the configuration service, whose state is lost; a standby must go on.
     """
 
     kind: FaultKind
@@ -278,7 +278,7 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.kind in ("leave", "join") and not fault.groups:
             refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
-        if fault.kind == "service_crash" and PROTOCOLS[scenario.protocol].make_service is None:
+        if fault.kind == "service_crash" and not PROTOCOLS[scenario.protocol].has_service:
             refuse(f"faults[{index}].kind", f"protocol {scenario.protocol!r} has no configuration service")
         if max(fault.groups, default=0) > scenario.groups.count:
             refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")
@@ -296,7 +296,7 @@ def _check_sense(scenario: Scenario, name: str) -> None:
     except UsageError as error:
         refuse("settings", str(error))
     if scenario.service and PROTOCOLS[scenario.protocol].make_service is None:
-        refuse("service", f"protocol {scenario.protocol!r} has no configuration service")
+        refuse("service", f"protocol {scenario.protocol!r} has no configuration service on a host of its own")
     try:
         make_settings(ServiceSettings, scenario.service)
     except UsageError as error:

@@ -36,11 +36,17 @@ SETTLE_NS = 20 * SECOND
 SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
 """The same, with the time that a standby needs to take over, and to find who died with the service."""
 
+MEETING_NS = 2 * SECOND
+"""Time for nodes that carry their service themselves to find each other, before anything goes wrong."""
+
 
 def make_up(seed: int, protocol: str = "reference") -> Scenario:
     """Make up the world of a seed. Protocols with a membership service get a harder one."""
     scenario = _make_up_world(seed, protocol)
-    return scenario if PROTOCOLS[protocol].make_service is None else _make_harder(seed, scenario)
+    entry = PROTOCOLS[protocol]
+    if entry.has_service:
+        scenario = _make_harder(seed, scenario)
+    return _make_up_domain(scenario) if entry.carries_service else scenario
 
 
 def _make_up_world(seed: int, protocol: str) -> Scenario:
@@ -111,6 +117,20 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
         ),
     )
     return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
+
+
+def _make_up_domain(scenario: Scenario) -> Scenario:
+    """Let the nodes find each other before anything goes wrong, and give them longer to come together again.
+
+    Views are not compared: two services that began apart give the same numbers (B2, B14), until consensus gives them.
+    """
+    return msgspec.structs.replace(
+        scenario,
+        checkers=SAFETY + LIVENESS,
+        duration=Duration(scenario.duration + MEETING_NS),
+        settle=Duration(SETTLE_WITHOUT_SERVICE_NS),
+        faults=tuple(msgspec.structs.replace(each, at=Duration(each.at + MEETING_NS)) for each in scenario.faults),
+    )
 
 
 def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:

@@ -19,7 +19,8 @@ from vivum.core.ids import Channel, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Command, Delivery
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.node.build import PROTOCOLS, SERVICE_NODE, make_settings
+from vivum.node.build import PROTOCOLS, make_settings
+from vivum.node.carrier import SERVICE_NODE
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
@@ -232,6 +233,10 @@ class World:
 
     def _on_started(self, host: Host) -> None:
         self._belated.pop(host.node_id, None)
+        if host is self.service:
+            return
+        for command in PROTOCOLS[self.scenario.protocol].first_commands:
+            host.submit(command)
         for group in self._groups_of.get(host.node_id, ()):
             host.submit(self._joins[group])
 

@@ -13,7 +13,7 @@ from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Welcomed
-from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.client.client import ClientState, MembershipClient
 from vivum.protocols.membership.settings import ClientSettings
 from vivum.wire.gate import Gate
 
@@ -85,11 +85,21 @@ def test_another_service_is_asked_when_one_does_not_answer():
     assert [first.destination, second.destination] == services
 
 
+def test_a_client_that_knows_no_service_asks_nobody_until_it_is_told_of_one():
+    gate = Gate(DOMAIN, Counters(), Member(NodeId(0), Incarnation(0)))
+    client = MembershipClient("name", NodeId(0), Endpoint("a", 1), (), gate, Random(1))
+    client.start(0)
+    assert (client.state, client.make_datagrams(0), client.follows(SERVICE)) == (ClientState.IDLE, [], False)
+    client.serve_by(0, [SERVICE])
+    client.start(0)
+    assert [each.destination for each in client.make_datagrams(0)] == [SERVICE]
+
+
 def test_wrong_arguments_are_the_callers_fault():
     gate = Gate(DOMAIN, Counters(), Member(NodeId(0), Incarnation(0)))
-    for name, services in (("", [SERVICE]), ("n" * 241, [SERVICE]), ("name", [])):
+    for name in ("", "n" * 241):
         with pytest.raises(UsageError):
-            MembershipClient(name, NodeId(0), Endpoint("a", 1), services, gate, Random(1))
+            MembershipClient(name, NodeId(0), Endpoint("a", 1), [SERVICE], gate, Random(1))
     settings = ClientSettings(group_ranges_max=1)
     client = MembershipClient("name", NodeId(0), Endpoint("a", 1), [SERVICE], gate, Random(1), settings)
     client.start(0)

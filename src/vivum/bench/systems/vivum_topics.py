@@ -15,6 +15,7 @@ from vivum.bench.counting import BATCH_MESSAGES, Source, resident_kb
 from vivum.bench.crew import Crew
 from vivum.bench.loops import run_fast
 from vivum.bench.worker import Control, Meter, Window, report_sent
+from vivum.node.sizing import fitting_settings
 from vivum.runtime import member_host
 
 LABEL = "Vivum, reliable topics"
@@ -53,9 +54,8 @@ def serve(control: Control, options: dict[str, Any]) -> None:
 def _try_settings(settings: dict[str, Any]) -> None:
     """Let every node of this process have these settings, whatever fits its path."""
     if settings:
-        fitting = member_host.fitting_settings
         setattr(  # noqa: B010 - mypy minds the assignment, rightly so anywhere else
-            member_host, "fitting_settings", lambda *path: dataclasses.replace(fitting(*path), **settings)
+            member_host, "fitting_settings", lambda *path: dataclasses.replace(fitting_settings(*path), **settings)
         )
 
 

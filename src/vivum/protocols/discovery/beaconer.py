@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import ChannelOpened, Command, Datagram, Effect, Event, Priority
+from vivum.core.time import SECOND
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
@@ -17,6 +18,14 @@ from vivum.wire.control import encode_control
 from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
+
+COUNTED_NS = 4 * SECOND
+"""A life counts for the rank of its service if it was heard within this time. As `service_silence_ns` of the clients:
+a majority that the service did not hear for longer may have gone over to a standby, and must not be called back."""
+
+ROUSED_NS = 3 * SECOND
+"""A life that was silent for so long is asked for a sign of life while it still counts. Idle clients speak every 2 to
+3 s, but put that off whenever the service speaks to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +63,15 @@ class Beaconer:
         multicast: bool,
         dedicated: bool,
         seeds: Sequence[Endpoint] = (),
+        rouse: Callable[[int], None] = lambda _: None,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `service` tells the configuration service that is carried here and its term, if there is one;
-        `heard_since` from how many lives it heard something since a time.
+        """Prepare. `service` returns the configuration service that is carried here and its term, if there is one,
+        `heard_since` from how many lives it heard something since a time; `rouse` makes it ask the others.
         """
         self.endpoint = endpoint
         self._heard_since = heard_since
+        self._rouse = rouse
         self._gate = gate
         self._service = service
         self._multicast = multicast
@@ -73,6 +84,8 @@ class Beaconer:
         self._to_all = False
         self._is_ending = False
         self._outranked_by: ServiceInfo | None = None
+        # Who had joined here when that was noticed: by the time of telling them the service may have ended.
+        self._followers: list[Endpoint] = []
         self._answers: dict[Endpoint | Channel, None] = {}
         self.effects: list[Effect] = []
 
@@ -84,7 +97,7 @@ class Beaconer:
             return None
         _, term = found
         # Only those who speak count: one that slept while its nodes went elsewhere must not call them back.
-        lives = self._heard_since(self._now_ns - self._settings.silence_ns_max)
+        lives = self._heard_since(self._now_ns - COUNTED_NS)
         return ServiceInfo(self.endpoint, self._dedicated, lives, term, self._started_ns)
 
     def _listeners(self) -> list[Endpoint]:
@@ -123,6 +136,7 @@ class Beaconer:
             return
         if is_own_word and rival.rank > own.rank:
             self._outranked_by = rival
+            self._followers = self._listeners()
             self.effects.append(ServiceOutranked(rival))
         else:
             # It may not have heard of us: it will give way, or tell us itself that it need not.
@@ -141,6 +155,7 @@ class Beaconer:
                 return
             self._next_ns = now_ns + self._settings.beacon_ns
             self._to_all = True
+            self._rouse(now_ns - ROUSED_NS)
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
@@ -153,8 +168,9 @@ class Beaconer:
         info = self._outranked_by or self.info
         if self._outranked_by is not None:
             # Those who came to us need not wait for its next beacon, or may not hear it.
-            told = dict.fromkeys(self._listeners())
+            told = dict.fromkeys(self._followers)
             self._outranked_by = None
+            self._followers = []
         elif self._to_all:
             # To the seeds too: a node that starts there and finds nobody must hear that somebody is here.
             told = self._all()

@@ -87,6 +87,9 @@ class Finder:
         """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: never."""
         self.service: ServiceInfo | None = None
         self.term = 0
+        self.is_held_back = False
+        """This node would not carry a service now, whatever its patience: others need not wait for it."""
+
         self._endpoint = endpoint
         self._gate = gate
         self._rng = rng
@@ -128,6 +131,12 @@ class Finder:
     def ask_also(self, endpoints: Iterable[Endpoint]) -> None:
         """Ask these nodes too, besides the seeds, from the next question on: one of them may know more."""
         self._acquaintances = tuple(each for each in endpoints if each != self._endpoint and each not in self._seeds)
+
+    def lose_service(self, now_ns: int) -> None:
+        """Look for another service: the one that was found is gone."""
+        self._now_ns = now_ns
+        if self.service is not None:
+            self._become_bereft(self.service, False)
 
     # States.
 
@@ -198,8 +207,7 @@ class Finder:
             if not self._hints:
                 self._timers.set("hints", self._now_ns + self._settings.seek_ns_min)
             self._hints.add(endpoint)
-            willing = self._carry_after_ns is not None
-            self._due.append((endpoint, Seek(*self._endpoint, self._started_ns, willing, True)))
+            self._due.append((endpoint, self._question(direct=True)))
 
     def _on_seek(self, body: Seek) -> None:
         seeker = Endpoint(body.host, body.port)
@@ -247,14 +255,17 @@ class Finder:
         return self._started_ns + self._settings.patience_ns + (self._carry_after_ns or 0)
 
     def _seek(self) -> None:
-        willing = self._carry_after_ns is not None
         if self._multicast:
-            self._due.append((BEACON_CHANNEL, Seek(*self._endpoint, self._started_ns, willing, False)))
+            self._due.append((BEACON_CHANNEL, self._question(direct=False)))
         for seed in (*self._seeds, *self._acquaintances):
-            self._due.append((seed, Seek(*self._endpoint, self._started_ns, willing, True)))
+            self._due.append((seed, self._question(direct=True)))
         # At random, so that nodes that were started together do not speak together.
         self._timers.set("seek", self._now_ns + self._seek_ns + int(self._seek_ns * self._rng.random() / 4))
         self._seek_ns = min(2 * self._seek_ns, self._settings.seek_ns_max)
+
+    def _question(self, *, direct: bool) -> Seek:
+        willing = self._carry_after_ns is not None and not self.is_held_back
+        return Seek(*self._endpoint, self._started_ns, willing, direct)
 
     # Output.
 

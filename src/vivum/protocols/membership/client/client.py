@@ -73,8 +73,6 @@ class MembershipClient:
     ) -> None:
         if not 0 < len(name) <= NAME_CHARACTERS_MAX:
             raise UsageError(f"the name of a process has {len(name)} characters; expected 1 to {NAME_CHARACTERS_MAX}")
-        if not services:
-            raise UsageError("no endpoint of a configuration service; pass at least one")
         self.settings = settings or ClientSettings()
         self.trace = trace
         self.state = ClientState.IDLE
@@ -172,9 +170,11 @@ class MembershipClient:
     # What the owner asks for.
 
     def start(self, now_ns: int) -> None:
-        """Ask for a place in the domain."""
+        """Ask for a place in the domain. While no service is known nothing happens: `serve_by`, then start again."""
         if self.state is not ClientState.IDLE:
             raise UsageError(f"the client was started before and {self.state.value}; make a new one")
+        if not self._talk.has_services:
+            return
         self._allegiance.heard_ns = now_ns
         self._become_joining(now_ns)
 
@@ -221,8 +221,8 @@ class MembershipClient:
         self._allegiance.heard_ns = 0
 
     def follows(self, service: Endpoint) -> bool:
-        """Tell whether this node already speaks with the service at an endpoint."""
-        return self._talk.destination == service
+        """Return whether this node already speaks with the service at an endpoint."""
+        return self._talk.has_services and self._talk.destination == service
 
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
         """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""

@@ -49,6 +49,11 @@ class Conversation:
         self._service = 0
 
     @property
+    def has_services(self) -> bool:
+        """Whether there is anybody to speak with."""
+        return bool(self._services)
+
+    @property
     def destination(self) -> Endpoint:
         """The service that is spoken to."""
         return self._services[self._service]

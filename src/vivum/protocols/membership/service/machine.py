@@ -326,6 +326,12 @@ class ServiceMachine:
         for member in [each for each in self._sessions if self.service.life_of(each) is None]:
             self._forget(member)
 
+    def rouse(self, since_ns: int) -> None:
+        """Ask all lives that were not heard since then for a sign of life."""
+        for member, session in self._sessions.items():
+            if session.heard_ns < since_ns:
+                self._reply_at_once(session.life.endpoint, Probe(*member))
+
     def heard_since(self, since_ns: int) -> int:
         """Count the lives from which something was heard since then."""
         return sum(1 for session in self._sessions.values() if session.heard_ns >= since_ns)
