@@ -9,6 +9,7 @@ from typing import TypeVar
 from zlib import crc32
 
 from vivum.observe.trace import (
+    FaultInjected,
     GroupJoined,
     GroupLeft,
     MessageDelivered,
@@ -104,6 +105,11 @@ class History:
 
     def stable(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesStable:
         return self._add(MessagesStable(*self._at(life), group=group, sequence=first, stop=stop))
+
+    def fault(self, kind: str, *nodes: int) -> FaultInjected:
+        """Begin a fault at these nodes, or at all, as the simulator tells of it."""
+        where = "node " + ", ".join(map(str, nodes)) if nodes else "every node"
+        return self._add(FaultInjected(*self._at("0.0"), cause=f"{kind} at {where}"))
 
     def queue(self, life: str, depth: int, limit: int) -> QueueMeasured:
         return self._add(QueueMeasured(*self._at(life), queue="pending", depth=depth, limit=limit, unit="messages"))

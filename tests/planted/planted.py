@@ -12,6 +12,10 @@ from planted.history import History, Planted, started
 from planted.views import (
     delivery_as_one_of_another_view,
     delivery_in_a_view_that_ended,
+    failure_that_names_nobody_while_a_member_lacks_the_message,
+    joiner_that_lacks_what_its_view_was_sent_before_it_came,
+    member_dropped_after_the_confirmation_of_what_it_lacks,
+    member_dropped_before_the_confirmation_of_what_it_lacks,
     message_of_a_view_of_the_stay_before,
     message_of_a_view_that_nobody_installed,
     message_of_a_view_that_the_receiver_jumped_over,
@@ -362,6 +366,9 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     message_that_silently_vanished,
     message_of_a_view_that_the_receiver_jumped_over,
     message_of_a_view_that_nobody_installed,
+    joiner_that_lacks_what_its_view_was_sent_before_it_came,
+    failure_that_names_nobody_while_a_member_lacks_the_message,
+    member_dropped_after_the_confirmation_of_what_it_lacks,
     stable_message_of_a_dead_sender_missing,
 ]
 """Every planted violation."""
@@ -373,6 +380,7 @@ CORRECT: list[Callable[[], Planted]] = [
     late_joiner,
     leave_and_join_again,
     message_of_a_view_of_the_stay_before,
+    member_dropped_before_the_confirmation_of_what_it_lacks,
     losses_reported,
     survivors_agree,
 ]

@@ -130,6 +130,50 @@ def message_of_a_view_that_nobody_installed() -> Planted:
     return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
 
 
+def joiner_that_lacks_what_its_view_was_sent_before_it_came() -> Planted:
+    """2 is a member of view 5. The other knows it first, sends in it, and confirms; 2 has only what follows."""
+    history = started("1.1")
+    history.start("2.1")
+    history.view("1.1", 5, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=5)
+    history.deliver("1.1", "1.1", 1, view=5)
+    history.stable("1.1", 1, 2)
+    joined = history.join("2.1")
+    history.view("2.1", 5, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=5)
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def failure_that_names_nobody_while_a_member_lacks_the_message() -> Planted:
+    """1 delivers nothing to the other member of its view, and calls that a failure at nobody in particular."""
+    lives = ["1.1", "2.1"]
+    history = started("1.1")
+    joined = history.join("2.1")
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("loss", 2)
+    vanished = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.failed("1.1", 1, 2)
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def member_dropped_after_the_confirmation_of_what_it_lacks() -> Planted:
+    """1 confirms while 2 is in the view and lacks the message; only then 2 loses its life."""
+    lives = ["1.1", "2.1"]
+    history = started("1.1")
+    joined = history.join("2.1")
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("pause", 2)
+    sent = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    confirmed = history.stable("1.1", 1, 2)
+    stopped = history.stop("2.1", "dropped by the configuration service")
+    history.view("1.1", 2, "1.1")
+    return Planted(history.records, "all_delivered", (sent, joined, confirmed, stopped))
+
+
 # Correct.
 
 
@@ -145,4 +189,21 @@ def message_of_a_view_of_the_stay_before() -> Planted:
     history.deliver("1.1", "1.1", 1, view=1)
     history.view("1.1", 3, "1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 2, view=3)
+    return Planted(history.records)
+
+
+def member_dropped_before_the_confirmation_of_what_it_lacks() -> Planted:
+    """3 crashes and 2 sleeps; both are gone from the view when 1 confirms. That 2 learns it later changes nothing."""
+    lives = ["1.1", "2.1", "3.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("crash", 3)
+    history.stop("3.1")
+    history.fault("pause", 2)
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 2, "1.1")
+    history.stable("1.1", 1, 2)
+    history.stop("2.1", "dropped by the configuration service")
     return Planted(history.records)
