@@ -98,10 +98,11 @@ class History:
         )
         return self._add(record)
 
-    def failed(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesFailed:
-        return self._add(
-            MessagesFailed(*self._at(life), group=group, sequence=first, stop=stop, receiver=0, cause="silent")
+    def failed(self, life: str, first: int, stop: int, *, group: int = 1, receiver: int = 0) -> MessagesFailed:
+        record = MessagesFailed(
+            *self._at(life), group=group, sequence=first, stop=stop, receiver=receiver, cause="silent"
         )
+        return self._add(record)
 
     def stable(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesStable:
         return self._add(MessagesStable(*self._at(life), group=group, sequence=first, stop=stop))

@@ -24,7 +24,7 @@ def view_number_goes_back() -> Planted:
     history.view("1.1", 1, "1.1")
     later = history.view("1.1", 3, "1.1")
     earlier = history.view("1.1", 2, "1.1")
-    return Planted(history.records, "view_agreement", (later, earlier))
+    return Planted(history.records, "view_agreement", (later, earlier), frozenset({"views_first"}))
 
 
 def view_without_its_own_member() -> Planted:
@@ -58,6 +58,41 @@ def message_sent_in_a_view_that_is_over() -> Planted:
     for life in lives:
         history.deliver(life, "2.1", 1, view=1)
     return Planted(history.records, "view_agreement", (installed, sent), frozenset({"virtual_synchrony"}))
+
+
+# Views first.
+
+
+def message_that_overtakes_its_view() -> Planted:
+    """1 knows of view 2 first and sends in it; 2 delivers that while it stands in view 1."""
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        before = history.view(life, 1, *lives)
+    history.view("1.1", 2, *lives)
+    history.send("1.1", 1, view=2)
+    history.deliver("1.1", "1.1", 1, view=2)
+    early = history.deliver("2.1", "1.1", 1, view=2)
+    history.view("2.1", 2, *lives)
+    return Planted(history.records, "views_first", (before, early), frozenset({"virtual_synchrony"}))
+
+
+def message_before_the_first_view() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    history.view("1.1", 1, *lives)
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    early = history.deliver("2.1", "1.1", 1, view=1)
+    history.view("2.1", 1, *lives)
+    return Planted(history.records, "views_first", (early,), frozenset({"virtual_synchrony"}))
+
+
+def view_installed_again() -> Planted:
+    history = started("1.1")
+    first = history.view("1.1", 2, "1.1")
+    again = history.view("1.1", 2, "1.1")
+    return Planted(history.records, "views_first", (first, again), frozenset({"view_agreement"}))
 
 
 # Virtual synchrony.
@@ -127,7 +162,8 @@ def message_of_a_view_that_nobody_installed() -> Planted:
     history.view("2.1", 1, "1.1", "2.1")
     vanished = history.send("1.1", 1, view=3)
     history.deliver("1.1", "1.1", 1, view=3)
-    return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
+    also = frozenset({"virtual_synchrony", "views_first"})
+    return Planted(history.records, "all_delivered", (vanished, joined), also)
 
 
 def joiner_that_lacks_what_its_view_was_sent_before_it_came() -> Planted:

@@ -8,9 +8,9 @@ in the group. A second stay of one life is owed messages from its own first view
 for the stay before.
 
 A debt is paid by delivery in that stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender that
-names the receiver. A failure that names nobody (node 0) pays only where no view says who the members are: a member
-that goes on must have the message or be told. Messages of a life that ended are owed only if it had reported them as
-`MessagesStable`: who crashed cannot tell any more.
+names the receiver. A failure that names nobody (node 0) pays only where no view says who the members are, or where
+the sender is not in the group any more: one that stays must serve a member that stays. Messages of a life that ended
+are owed only if it had reported them as `MessagesStable`: who crashed cannot tell any more.
 
 A confirmation binds at once. Who is in the view of the message, and still in the group's newest view when
 `MessagesStable` comes, must have had the message by then, or get it later; that the protocol ends its life
@@ -57,12 +57,14 @@ class _Stay:
 class _Stream:
     """What one life sent in a group: by (number of joins before, view), and what it reported."""
 
-    __slots__ = ("confirmed", "failed", "sent", "stable")
+    __slots__ = ("abandoned", "confirmed", "failed", "sent", "stable")
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int], RangeSet] = {}
         # By the node that may lack them; 0: anybody.
         self.failed: dict[int, RangeSet] = {}
+        # Failed at anybody, told to a sender outside of the group.
+        self.abandoned = RangeSet()
         self.stable = RangeSet()
         # The same by the group's newest view at that moment: who is not in it was gone before the confirmation.
         self.confirmed: dict[int, RangeSet] = {}
@@ -148,8 +150,10 @@ class AllDelivered(Checker):
 
     def on_messages_failed(self, record: MessagesFailed) -> None:
         """Note that the sender was told."""
-        failed = self._stream(record.group, record.node, record.incarnation).failed
-        failed.setdefault(record.receiver, RangeSet()).add_range(record.sequence, record.stop)
+        stream = self._stream(record.group, record.node, record.incarnation)
+        stream.failed.setdefault(record.receiver, RangeSet()).add_range(record.sequence, record.stop)
+        if not record.receiver and (record.node, record.incarnation, record.group) not in self._stays:
+            stream.abandoned.add_range(record.sequence, record.stop)
 
     def on_messages_stable(self, record: MessagesStable) -> None:
         """Note that neither the sender's crash nor the loss of a member's life is an excuse for these."""
@@ -208,7 +212,7 @@ class AllDelivered(Checker):
         if 0 in stream.failed:
             unnamed.difference_update(stream.failed[0])
         missing.update(unnamed)
-        for told in (stream.failed.get(joined.node), stay.had.get(sender)):
+        for told in (stream.failed.get(joined.node), stream.abandoned, stay.had.get(sender)):
             if told is not None:
                 missing.difference_update(told)
         return missing

@@ -17,6 +17,7 @@ from vivum.checkers.no_duplicate import NoDuplicate
 from vivum.checkers.sender_order import SenderOrder
 from vivum.checkers.total_order import TotalOrder
 from vivum.checkers.view_agreement import ViewAgreement
+from vivum.checkers.views_first import ViewsFirst
 from vivum.checkers.virtual_synchrony import VirtualSynchrony
 from vivum.core.errors import UsageError
 from vivum.observe.trace import Record, TraceRecord
@@ -31,6 +32,7 @@ CHECKERS: dict[str, type[Checker]] = {
         Causal,
         TotalOrder,
         ViewAgreement,
+        ViewsFirst,
         VirtualSynchrony,
         BoundedQueues,
         AllDelivered,
