@@ -8,6 +8,15 @@ nothing.
 
 from collections.abc import Callable
 
+from planted.faults import (
+    end_and_losses_after_faults,
+    end_of_a_life_that_nobody_touched,
+    end_of_a_life_without_a_record,
+    failure_in_a_group_that_nobody_touched,
+    failure_of_a_message_that_was_long_out,
+    loss_on_a_link_that_only_repeats,
+    more_ends_than_faults,
+)
 from planted.history import History, Planted, started
 from planted.views import (
     delivery_as_one_of_another_view,
@@ -104,6 +113,7 @@ def hole_in_a_stream() -> Planted:
 
 def hole_larger_than_reported() -> Planted:
     history = started("1.1", "2.1")
+    history.fault("loss", 2)
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     before = history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 3)
@@ -123,6 +133,7 @@ def message_overtaken() -> Planted:
 
 def lost_message_delivered_after_all() -> Planted:
     history = started("1.1", "2.1")
+    history.fault("loss", 2)
     history.everywhere(["1.1"], "1.1", 1, 2)
     history.deliver("2.1", "1.1", 1)
     lost = history.lost("2.1", "1.1", 2, 3)
@@ -182,6 +193,7 @@ def two_receivers_disagree() -> Planted:
 def three_receivers_in_a_circle() -> Planted:
     """No two disagree on a pair: each got two of three messages. Senders were told, so nothing is owed."""
     history = started("4.1", "5.1", "6.1")
+    history.fault("loss", 4, 5, 6)
     for sender in ("1.1", "2.1", "3.1"):
         history.send(sender, 1)
         history.failed(sender, 1, 2)
@@ -302,6 +314,7 @@ def leave_and_join_again() -> Planted:
 def losses_reported() -> Planted:
     """Told before, after and at the end; and a sender that was told that its message failed."""
     history = started("1.1", "2.1", "3.1")
+    history.fault("loss", 2, 3)
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 4)
@@ -376,6 +389,12 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     failure_that_names_nobody_while_a_member_lacks_the_message,
     member_dropped_after_the_confirmation_of_what_it_lacks,
     stable_message_of_a_dead_sender_missing,
+    end_of_a_life_that_nobody_touched,
+    end_of_a_life_without_a_record,
+    more_ends_than_faults,
+    failure_in_a_group_that_nobody_touched,
+    failure_of_a_message_that_was_long_out,
+    loss_on_a_link_that_only_repeats,
 ]
 """Every planted violation."""
 
@@ -388,6 +407,7 @@ CORRECT: list[Callable[[], Planted]] = [
     message_of_a_view_of_the_stay_before,
     member_dropped_before_the_confirmation_of_what_it_lacks,
     losses_reported,
+    end_and_losses_after_faults,
     survivors_agree,
 ]
 """Every correct history. No checker may find anything in them."""

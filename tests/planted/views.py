@@ -118,6 +118,7 @@ def reported_loss_is_no_excuse() -> Planted:
     history = started(*lives)
     for life in lives:
         history.view(life, 1, *lives)
+    history.fault("loss", 2)
     history.send("1.1", 1, view=1)
     extra = history.deliver("1.1", "1.1", 1, view=1)
     history.lost("2.1", "1.1", 1, 2)

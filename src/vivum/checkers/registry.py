@@ -11,7 +11,9 @@ from vivum.checkers.bounded_queues import BoundedQueues
 from vivum.checkers.causal import Causal
 from vivum.checkers.checker import Checker, Handler, Violation
 from vivum.checkers.clocks import in_causal_order
+from vivum.checkers.failures_explained import FailuresExplained
 from vivum.checkers.fifo import Fifo
+from vivum.checkers.lives_explained import LivesExplained
 from vivum.checkers.no_creation import NoCreation
 from vivum.checkers.no_duplicate import NoDuplicate
 from vivum.checkers.sender_order import SenderOrder
@@ -36,6 +38,8 @@ CHECKERS: dict[str, type[Checker]] = {
         VirtualSynchrony,
         BoundedQueues,
         AllDelivered,
+        FailuresExplained,
+        LivesExplained,
     )
 }
 """Every checker by name, weakest promises first."""
