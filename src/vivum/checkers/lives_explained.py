@@ -5,7 +5,9 @@ another life without any end. What may cost a node its life (`harm.py` has the f
 
 - a fault at the node itself, which was on within the last `AFTERMATH_NS`;
 - such faults at half or more of the nodes with which the life shared a view. A member that cannot get what others
-  have starts over, and those who have it may all be cut off or dead.
+  have starts over, and those who have it may all be cut off or dead;
+- such faults at more than half of all other nodes, as when a partition cuts the larger side off: the nodes that it
+  does not name are then those that have to give way.
 
 A node may lose one life for each such fault. Where no fault is, nobody loses a life, though links lose up to 5 %,
 repeat and reorder, members join and leave, and the service dies.
@@ -29,9 +31,8 @@ class LivesExplained(Checker):
         super().__init__()
         self._harm = HarmLog()
         self._running: dict[int, int] = {}
-        # Lives without an end so far, with the start of the next.
-        self._replaced: dict[tuple[int, int], NodeStarted] = {}
         self._lost: Counter[int] = Counter()
+        self._nodes: set[int] = set()
         self._peers: dict[tuple[int, int], set[int]] = {}
 
     def on_fault_injected(self, record: FaultInjected) -> None:
@@ -40,28 +41,22 @@ class LivesExplained(Checker):
 
     def on_view_installed(self, record: ViewInstalled) -> None:
         """Note with whom a life shares a view."""
-        peers = self._peers.setdefault((record.node, record.incarnation), set())
-        peers.update(int(member.partition(".")[0]) for member in record.members)
+        members = {int(member.partition(".")[0]) for member in record.members}
+        self._nodes |= members
+        self._peers.setdefault((record.node, record.incarnation), set()).update(members)
 
     def on_node_started(self, record: NodeStarted) -> None:
-        """Begin a life. The one before must have an end; in traces of several clocks it may come later."""
+        """Begin a life. One before it that has no end was lost."""
         before = self._running.get(record.node)
         if before is not None and before != record.incarnation:
-            self._replaced[record.node, before] = record
+            self._judge(record, before)
         self._running[record.node] = record.incarnation
 
     def on_node_stopped(self, record: NodeStopped) -> None:
         """Ask for the cause of an end."""
-        if self._running.get(record.node) == record.incarnation:
-            del self._running[record.node]
-        self._replaced.pop((record.node, record.incarnation), None)
+        self._running.pop(record.node, None)
         if record.cause not in ENDS_FROM_OUTSIDE:
             self._judge(record, record.incarnation)
-
-    def conclude(self) -> None:
-        """Ask for the causes of ends that were never told."""
-        for (_, incarnation), record in self._replaced.items():
-            self._judge(record, incarnation)
 
     def _judge(self, end: NodeStarted | NodeStopped, incarnation: int) -> None:
         self._lost[end.node] += 1
@@ -76,8 +71,9 @@ class LivesExplained(Checker):
             )
 
     def _causes(self, node: int, incarnation: int, now_ns: int) -> list[Harm]:
-        own = [harm for harm in self._harm.at((node,)) if harm.explains(now_ns)]
-        peers = self._peers.get((node, incarnation), set()) - {node}
-        others = [harm for harm in self._harm.at(peers) if harm.explains(now_ns) and not harm.hits(node)]
-        hit = sum(any(harm.hits(peer) for harm in (*own, *others)) for peer in peers)
-        return own + others if peers and 2 * hit >= len(peers) else own
+        harms = [harm for harm in self._harm.at(self._nodes | {node}) if harm.explains(now_ns)]
+        peers, others = self._peers.get((node, incarnation), set()) - {node}, self._nodes - {node}
+        hit = {other for other in others if any(harm.hits(other) for harm in harms)}
+        if (peers and 2 * len(hit & peers) >= len(peers)) or 2 * len(hit) > len(others):
+            return harms
+        return [harm for harm in harms if harm.hits(node)]
