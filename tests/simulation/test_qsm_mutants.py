@@ -205,7 +205,7 @@ def test_a_planted_bug_is_found(mutant: Callable[[Patch], None], monkeypatch: Pa
 
 EASY_WAYS_OUT: dict[Callable[[Patch], None], tuple[str, list[int]]] = {
     reports_everything_as_failed: ("failures_explained", [2, 5]),
-    gives_a_stream_up_with_its_view: ("failures_explained", [6]),
+    gives_a_stream_up_with_its_view: ("failures_explained", [283, 6]),
     ends_a_life_for_nothing: ("lives_explained", [3]),
     confirms_what_it_was_given: ("all_delivered", [141, 127]),
     begins_with_what_it_hears: ("all_delivered", [7]),
