@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 from zlib import crc32
 
+from vivum.core.time import SECOND
+from vivum.observe.faults import HEALED, Fault
 from vivum.observe.trace import (
+    FaultInjected,
     GroupJoined,
     GroupLeft,
     MessageDelivered,
@@ -34,6 +37,11 @@ class History:
 
     def __init__(self) -> None:
         self.records: list[TraceRecord] = []
+        self._waited_ns = 0
+
+    def wait(self, seconds: int) -> None:
+        """Let time go by."""
+        self._waited_ns += seconds * SECOND
 
     def start(self, life: str) -> NodeStarted:
         return self._add(NodeStarted(*self._at(life)))
@@ -97,19 +105,27 @@ class History:
         )
         return self._add(record)
 
-    def failed(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesFailed:
-        return self._add(
-            MessagesFailed(*self._at(life), group=group, sequence=first, stop=stop, receiver=0, cause="silent")
+    def failed(self, life: str, first: int, stop: int, *, group: int = 1, receiver: int = 0) -> MessagesFailed:
+        record = MessagesFailed(
+            *self._at(life), group=group, sequence=first, stop=stop, receiver=receiver, cause="silent"
         )
+        return self._add(record)
 
     def stable(self, life: str, first: int, stop: int, *, group: int = 1) -> MessagesStable:
         return self._add(MessagesStable(*self._at(life), group=group, sequence=first, stop=stop))
+
+    def fault(self, kind: str, *nodes: int, seconds: int = 0) -> FaultInjected:
+        """Begin a fault at these nodes (none: at all), for a time (0: for ever), as the simulator tells of it."""
+        return self._add(FaultInjected(*self._at("0.0"), cause=str(Fault(kind, nodes, (), seconds * SECOND))))
+
+    def heal(self) -> FaultInjected:
+        return self._add(FaultInjected(*self._at("0.0"), cause=HEALED))
 
     def queue(self, life: str, depth: int, limit: int) -> QueueMeasured:
         return self._add(QueueMeasured(*self._at(life), queue="pending", depth=depth, limit=limit, unit="messages"))
 
     def _at(self, life: str) -> tuple[int, int, int]:
-        return (len(self.records) * STEP_NS, *parse(life))
+        return (len(self.records) * STEP_NS + self._waited_ns, *parse(life))
 
     def _add(self, record: _R) -> _R:
         self.records.append(record)  # type: ignore[arg-type]

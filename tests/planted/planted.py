@@ -8,18 +8,34 @@ nothing.
 
 from collections.abc import Callable
 
+from planted.faults import (
+    end_and_losses_after_faults,
+    end_of_a_life_that_nobody_touched,
+    end_of_a_life_without_a_record,
+    failure_in_a_group_that_nobody_touched,
+    failure_of_a_message_that_was_long_out,
+    loss_on_a_link_that_only_repeats,
+    more_ends_than_faults,
+)
 from planted.history import History, Planted, started
 from planted.views import (
     delivery_as_one_of_another_view,
     delivery_in_a_view_that_ended,
+    failure_that_names_nobody_while_a_member_lacks_the_message,
+    joiner_that_lacks_what_its_view_was_sent_before_it_came,
+    member_dropped_after_the_confirmation_of_what_it_lacks,
+    member_dropped_before_the_confirmation_of_what_it_lacks,
+    message_before_the_first_view,
     message_of_a_view_of_the_stay_before,
     message_of_a_view_that_nobody_installed,
     message_of_a_view_that_the_receiver_jumped_over,
     message_sent_in_a_view_that_is_over,
+    message_that_overtakes_its_view,
     reported_loss_is_no_excuse,
     same_view_other_members,
     same_view_other_rank,
     survivors_differ,
+    view_installed_again,
     view_number_goes_back,
     view_without_its_own_member,
 )
@@ -97,6 +113,7 @@ def hole_in_a_stream() -> Planted:
 
 def hole_larger_than_reported() -> Planted:
     history = started("1.1", "2.1")
+    history.fault("loss", 2)
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     before = history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 3)
@@ -116,6 +133,7 @@ def message_overtaken() -> Planted:
 
 def lost_message_delivered_after_all() -> Planted:
     history = started("1.1", "2.1")
+    history.fault("loss", 2)
     history.everywhere(["1.1"], "1.1", 1, 2)
     history.deliver("2.1", "1.1", 1)
     lost = history.lost("2.1", "1.1", 2, 3)
@@ -175,6 +193,7 @@ def two_receivers_disagree() -> Planted:
 def three_receivers_in_a_circle() -> Planted:
     """No two disagree on a pair: each got two of three messages. Senders were told, so nothing is owed."""
     history = started("4.1", "5.1", "6.1")
+    history.fault("loss", 4, 5, 6)
     for sender in ("1.1", "2.1", "3.1"):
         history.send(sender, 1)
         history.failed(sender, 1, 2)
@@ -295,6 +314,7 @@ def leave_and_join_again() -> Planted:
 def losses_reported() -> Planted:
     """Told before, after and at the end; and a sender that was told that its message failed."""
     history = started("1.1", "2.1", "3.1")
+    history.fault("loss", 2, 3)
     history.everywhere(["1.1"], "1.1", 1, 2, 3, 4)
     history.deliver("2.1", "1.1", 1)
     history.lost("2.1", "1.1", 2, 4)
@@ -355,6 +375,9 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     view_without_its_own_member,
     delivery_as_one_of_another_view,
     message_sent_in_a_view_that_is_over,
+    message_that_overtakes_its_view,
+    message_before_the_first_view,
+    view_installed_again,
     survivors_differ,
     reported_loss_is_no_excuse,
     delivery_in_a_view_that_ended,
@@ -362,7 +385,16 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     message_that_silently_vanished,
     message_of_a_view_that_the_receiver_jumped_over,
     message_of_a_view_that_nobody_installed,
+    joiner_that_lacks_what_its_view_was_sent_before_it_came,
+    failure_that_names_nobody_while_a_member_lacks_the_message,
+    member_dropped_after_the_confirmation_of_what_it_lacks,
     stable_message_of_a_dead_sender_missing,
+    end_of_a_life_that_nobody_touched,
+    end_of_a_life_without_a_record,
+    more_ends_than_faults,
+    failure_in_a_group_that_nobody_touched,
+    failure_of_a_message_that_was_long_out,
+    loss_on_a_link_that_only_repeats,
 ]
 """Every planted violation."""
 
@@ -373,7 +405,9 @@ CORRECT: list[Callable[[], Planted]] = [
     late_joiner,
     leave_and_join_again,
     message_of_a_view_of_the_stay_before,
+    member_dropped_before_the_confirmation_of_what_it_lacks,
     losses_reported,
+    end_and_losses_after_faults,
     survivors_agree,
 ]
 """Every correct history. No checker may find anything in them."""

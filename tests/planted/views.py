@@ -24,7 +24,7 @@ def view_number_goes_back() -> Planted:
     history.view("1.1", 1, "1.1")
     later = history.view("1.1", 3, "1.1")
     earlier = history.view("1.1", 2, "1.1")
-    return Planted(history.records, "view_agreement", (later, earlier))
+    return Planted(history.records, "view_agreement", (later, earlier), frozenset({"views_first"}))
 
 
 def view_without_its_own_member() -> Planted:
@@ -60,6 +60,41 @@ def message_sent_in_a_view_that_is_over() -> Planted:
     return Planted(history.records, "view_agreement", (installed, sent), frozenset({"virtual_synchrony"}))
 
 
+# Views first.
+
+
+def message_that_overtakes_its_view() -> Planted:
+    """1 knows of view 2 first and sends in it; 2 delivers that while it stands in view 1."""
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        before = history.view(life, 1, *lives)
+    history.view("1.1", 2, *lives)
+    history.send("1.1", 1, view=2)
+    history.deliver("1.1", "1.1", 1, view=2)
+    early = history.deliver("2.1", "1.1", 1, view=2)
+    history.view("2.1", 2, *lives)
+    return Planted(history.records, "views_first", (before, early), frozenset({"virtual_synchrony"}))
+
+
+def message_before_the_first_view() -> Planted:
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    history.view("1.1", 1, *lives)
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    early = history.deliver("2.1", "1.1", 1, view=1)
+    history.view("2.1", 1, *lives)
+    return Planted(history.records, "views_first", (early,), frozenset({"virtual_synchrony"}))
+
+
+def view_installed_again() -> Planted:
+    history = started("1.1")
+    first = history.view("1.1", 2, "1.1")
+    again = history.view("1.1", 2, "1.1")
+    return Planted(history.records, "views_first", (first, again), frozenset({"view_agreement"}))
+
+
 # Virtual synchrony.
 
 
@@ -83,6 +118,7 @@ def reported_loss_is_no_excuse() -> Planted:
     history = started(*lives)
     for life in lives:
         history.view(life, 1, *lives)
+    history.fault("loss", 2)
     history.send("1.1", 1, view=1)
     extra = history.deliver("1.1", "1.1", 1, view=1)
     history.lost("2.1", "1.1", 1, 2)
@@ -127,7 +163,52 @@ def message_of_a_view_that_nobody_installed() -> Planted:
     history.view("2.1", 1, "1.1", "2.1")
     vanished = history.send("1.1", 1, view=3)
     history.deliver("1.1", "1.1", 1, view=3)
-    return Planted(history.records, "all_delivered", (vanished, joined), frozenset({"virtual_synchrony"}))
+    also = frozenset({"virtual_synchrony", "views_first"})
+    return Planted(history.records, "all_delivered", (vanished, joined), also)
+
+
+def joiner_that_lacks_what_its_view_was_sent_before_it_came() -> Planted:
+    """2 is a member of view 5. The other knows it first, sends in it, and confirms; 2 has only what follows."""
+    history = started("1.1")
+    history.start("2.1")
+    history.view("1.1", 5, "1.1", "2.1")
+    vanished = history.send("1.1", 1, view=5)
+    history.deliver("1.1", "1.1", 1, view=5)
+    history.stable("1.1", 1, 2)
+    joined = history.join("2.1")
+    history.view("2.1", 5, "1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 2, view=5)
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def failure_that_names_nobody_while_a_member_lacks_the_message() -> Planted:
+    """1 delivers nothing to the other member of its view, and calls that a failure at nobody in particular."""
+    lives = ["1.1", "2.1"]
+    history = started("1.1")
+    joined = history.join("2.1")
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("loss", 2)
+    vanished = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.failed("1.1", 1, 2)
+    return Planted(history.records, "all_delivered", (vanished, joined))
+
+
+def member_dropped_after_the_confirmation_of_what_it_lacks() -> Planted:
+    """1 confirms while 2 is in the view and lacks the message; only then 2 loses its life."""
+    lives = ["1.1", "2.1"]
+    history = started("1.1")
+    joined = history.join("2.1")
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("pause", 2)
+    sent = history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    confirmed = history.stable("1.1", 1, 2)
+    stopped = history.stop("2.1", "dropped by the configuration service")
+    history.view("1.1", 2, "1.1")
+    return Planted(history.records, "all_delivered", (sent, joined, confirmed, stopped))
 
 
 # Correct.
@@ -145,4 +226,21 @@ def message_of_a_view_of_the_stay_before() -> Planted:
     history.deliver("1.1", "1.1", 1, view=1)
     history.view("1.1", 3, "1.1", "2.1")
     history.everywhere(["1.1", "2.1"], "1.1", 2, view=3)
+    return Planted(history.records)
+
+
+def member_dropped_before_the_confirmation_of_what_it_lacks() -> Planted:
+    """3 crashes and 2 sleeps; both are gone from the view when 1 confirms. That 2 learns it later changes nothing."""
+    lives = ["1.1", "2.1", "3.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 1, *lives)
+    history.fault("crash", 3)
+    history.stop("3.1")
+    history.fault("pause", 2)
+    history.send("1.1", 1, view=1)
+    history.deliver("1.1", "1.1", 1, view=1)
+    history.view("1.1", 2, "1.1")
+    history.stable("1.1", 1, 2)
+    history.stop("2.1", "dropped by the configuration service")
     return Planted(history.records)

@@ -1,6 +1,6 @@
 """The swarm of QSM can fail: each bug planted here is found within a few seeds. Some were ours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -8,17 +8,23 @@ import pytest
 
 from qsm_worlds.worlds import by_region, make_up_hybrid, run_checked
 from vivum.core.ids import GroupId
+from vivum.core.time import SECOND
+from vivum.protocols.commands import SendFailed
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm import machine, region
 from vivum.protocols.qsm.receive.sender_fifo import BURST_BYTES, SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.recovery.repair import RepairDesk
 from vivum.protocols.qsm.recovery.ring import Ring
 from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
 from vivum.protocols.qsm.send.outboxes import Outboxes
-from vivum.protocols.qsm.send.region_sender import RegionSender
+from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.send.sender import Sender
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up
+from vivum.wire.codec import Frame
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 Patch = pytest.MonkeyPatch
@@ -111,6 +117,65 @@ def delivers_to_those_who_left(patch: Patch) -> None:
     )
 
 
+def reports_everything_as_failed(patch: Patch) -> None:
+    """What everybody has is reported as failed, at nobody in particular."""
+
+    def confirm(self: Sender, feed: Feed) -> None:
+        self._effects += [SendFailed(feed.group, first, stop, None, "to be safe") for first, stop in feed.confirm()]
+
+    patch.setattr(Sender, "_confirm", confirm)
+
+
+def confirms_what_it_was_given(patch: Patch) -> None:
+    """The first word of a region confirms all that the stream was given, though frames go on as they should."""
+    right = RegionSender.on_report
+
+    def on_report(self: RegionSender, *report: Any) -> set[GroupId]:
+        right(self, *report)
+        for given in self.put.values():
+            given[2] = given[1]
+        return set(self.put)
+
+    patch.setattr(RegionSender, "on_report", on_report)
+
+
+def ends_a_life_for_nothing(patch: Patch) -> None:
+    """Node 2 starts over after a second, though nothing is wrong."""
+    right = MembershipClient.on_timer
+
+    def on_timer(self: MembershipClient, now_ns: int) -> None:
+        right(self, now_ns)
+        if now_ns > SECOND and self.member == (2, 1):
+            self.start_over()
+
+    patch.setattr(MembershipClient, "on_timer", on_timer)
+
+
+def gives_a_stream_up_with_its_view(patch: Patch) -> None:
+    """Nobody waits until a replaced view is quiet: what is not stable is reported as failed at once."""
+    right = Sender.retire
+
+    def retire(self: Sender, now_ns: int, kept: Iterable[ViewKey]) -> None:
+        for key, stream in list(self.streams.items()):
+            if stream.closing_since_ns is not None and not stream.is_done:
+                self.forsake(key)
+        right(self, now_ns, kept)
+
+    patch.setattr(Sender, "retire", retire)
+
+
+def begins_with_what_it_hears(patch: Patch) -> None:
+    """A receiver that hears of a stream late begins with the first frame that reaches it."""
+    right = StreamReceiver.on_data
+
+    def on_data(self: StreamReceiver, now_ns: int, frame: Frame) -> bool:
+        if not self.window.prefix and not self.held:
+            self.window.skip_to(frame.sequence)
+        return right(self, now_ns, frame)
+
+    patch.setattr(StreamReceiver, "on_data", on_data)
+
+
 MUTANTS: dict[Callable[[Patch], None], list[int]] = {
     caches_forget_what_is_stable: [52, 45],
     confirms_what_is_stable: [127],
@@ -128,9 +193,11 @@ them; then the first seeds are searched."""
 SEARCHED = range(1, 81)
 
 
-def is_found(make: Callable[[int], Scenario], known: list[int]) -> bool:
-    """Tell whether a world has something to complain about: a known one, or one of the first."""
-    return any(run_checked(make(seed), seed)[1] for seed in [*known, *SEARCHED])
+def is_found(make: Callable[[int], Scenario], known: list[int], checker: str = "") -> bool:
+    """Return whether a checker (or any) complains of a world: a known one, or one of the first."""
+    return any(
+        violation.startswith(checker) for seed in [*known, *SEARCHED] for violation in run_checked(make(seed), seed)[1]
+    )
 
 
 @pytest.mark.slow
@@ -138,6 +205,26 @@ def is_found(make: Callable[[int], Scenario], known: list[int]) -> bool:
 def test_a_planted_bug_is_found(mutant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     mutant(monkeypatch)
     assert is_found(lambda seed: by_region(make_up(seed, "qsm")), MUTANTS[mutant])
+
+
+EASY_WAYS_OUT: dict[Callable[[Patch], None], tuple[str, list[int]]] = {
+    reports_everything_as_failed: ("failures_explained", [2, 5]),
+    gives_a_stream_up_with_its_view: ("failures_explained", [283, 6]),
+    ends_a_life_for_nothing: ("lives_explained", [3]),
+    confirms_what_it_was_given: ("all_delivered", [141, 127]),
+    begins_with_what_it_hears: ("all_delivered", [7]),
+}
+"""Protocols that spare themselves work, each with the checker that must notice."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", EASY_WAYS_OUT, ids=lambda mutant: mutant.__name__)
+def test_an_easy_way_out_is_found_by_the_checker_that_forbids_it(
+    mutant: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutant(monkeypatch)
+    checker, known = EASY_WAYS_OUT[mutant]
+    assert is_found(lambda seed: by_region(make_up(seed, "qsm")), known, checker)
 
 
 def overtakes_what_waits_in_the_streams(patch: Patch) -> None:

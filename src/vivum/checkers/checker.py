@@ -31,6 +31,10 @@ VIOLATIONS_KEPT_MAX = 20
 WITNESSES_RECENT_MAX = 65_536
 """Records remembered for use as witnesses. A violation whose other half is older names it in words alone."""
 
+ENDS_FROM_OUTSIDE = frozenset({"crash", "closed"})
+"""Causes of `NodeStopped` that the protocol has no hand in: the process died, or its user closed the node. With any
+other cause the protocol ended the life: the life was *lost*."""
+
 Handler = Callable[[Any], None]
 """Takes one record of the type that it is registered for."""
 
@@ -93,7 +97,7 @@ class Checker:
 
     @property
     def has_room(self) -> bool:
-        """Tell whether another violation would be kept, so that its witnesses are worth looking for."""
+        """Return whether another violation would be kept, so that its witnesses are worth looking for."""
         return len(self.violations) < VIOLATIONS_KEPT_MAX
 
 

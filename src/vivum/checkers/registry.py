@@ -11,12 +11,15 @@ from vivum.checkers.bounded_queues import BoundedQueues
 from vivum.checkers.causal import Causal
 from vivum.checkers.checker import Checker, Handler, Violation
 from vivum.checkers.clocks import in_causal_order
+from vivum.checkers.failures_explained import FailuresExplained
 from vivum.checkers.fifo import Fifo
+from vivum.checkers.lives_explained import LivesExplained
 from vivum.checkers.no_creation import NoCreation
 from vivum.checkers.no_duplicate import NoDuplicate
 from vivum.checkers.sender_order import SenderOrder
 from vivum.checkers.total_order import TotalOrder
 from vivum.checkers.view_agreement import ViewAgreement
+from vivum.checkers.views_first import ViewsFirst
 from vivum.checkers.virtual_synchrony import VirtualSynchrony
 from vivum.core.errors import UsageError
 from vivum.observe.trace import Record, TraceRecord
@@ -31,9 +34,12 @@ CHECKERS: dict[str, type[Checker]] = {
         Causal,
         TotalOrder,
         ViewAgreement,
+        ViewsFirst,
         VirtualSynchrony,
         BoundedQueues,
         AllDelivered,
+        FailuresExplained,
+        LivesExplained,
     )
 }
 """Every checker by name, weakest promises first."""

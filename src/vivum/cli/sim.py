@@ -14,7 +14,7 @@ from vivum.cli.sim_watch import watch
 from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
-from vivum.sim.library import SWARM, built_in_names, find_scenario
+from vivum.sim.library import MINORITY, SWARM, built_in_names, find_scenario
 from vivum.sim.swarm import run_swarm
 from vivum.sim.timeline import line_of
 from vivum.sim.world import Result, World
@@ -123,6 +123,9 @@ def swarm(
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
     protocol: Annotated[str | None, typer.Option(help="What the worlds run; the reference if not given.")] = None,
+    minority: Annotated[
+        bool, typer.Option("--minority", help="Split every world, with the service on the smaller side.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run worlds that are made up from seeds: faults, then healing, then everything must become whole.
@@ -132,6 +135,8 @@ def swarm(
     if protocol is not None and protocol not in PROTOCOLS:
         raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(PROTOCOLS))}")
     name = SWARM if protocol is None else f"{SWARM}:{protocol}"
+    if minority:
+        name += f":{MINORITY}"
     began = time.perf_counter()
     out = console(as_json)
     failed: list[int] = []
@@ -139,7 +144,7 @@ def swarm(
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
         more = () if protocol is None else (protocol,)
-        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, *more):
+        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, *more, minority=minority):
             events += verdict.events
             progress.advance(task)
             if verdict.violations:

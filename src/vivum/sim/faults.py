@@ -4,13 +4,16 @@ from collections.abc import Callable
 from typing import Any
 
 from vivum.core.ids import GroupId, NodeId
-from vivum.core.time import format_duration
 from vivum.node.domain import DomainMachine
+from vivum.observe.faults import HEALED, Fault
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.engine import Network, Scheduler, SimPort
 from vivum.sim.host import Host
 from vivum.sim.loss import BurstLoss, IndependentLoss
-from vivum.sim.scenario import FaultSpec
+from vivum.sim.scenario import FaultSpec, NetworkSpec
+
+PLAIN_LOSS_MAX = 0.05
+"""A network that loses more than this from the beginning is told of as a fault at every node."""
 
 
 class FaultInjector:
@@ -53,6 +56,12 @@ class FaultInjector:
             "join": lambda fault, hosts: self._change_groups(fault, hosts, joins=True),
         }
 
+    def tell_of(self, network: NetworkSpec) -> None:
+        """Trace what the network loses from the beginning, if it is more than a plain one does."""
+        for kind, rate in (("loss", network.loss), ("burst", network.burst_rate)):
+            if rate > PLAIN_LOSS_MAX:
+                self._note(str(Fault(kind)))
+
     def schedule(self, fault: FaultSpec) -> None:
         """Put a fault on the agenda."""
         if fault.at < self._stop_ns:
@@ -63,8 +72,7 @@ class FaultInjector:
         if now_ns >= self._stop_ns:
             return
         chosen = [self._hosts[NodeId(node)] for node in fault.nodes] or list(self._hosts.values())
-        what = f"{fault.kind} of group {', '.join(map(str, fault.groups))}" if fault.groups else fault.kind
-        self._note(f"{what} at {_names(fault)}" + (f" for {format_duration(fault.lasts)}" if fault.lasts else ""))
+        self._note(str(_told(fault)))
         end = self._begin[fault.kind](fault, chosen)
         if end is not None and fault.lasts is not None:
             self._scheduler.at(now_ns + fault.lasts, self._on_end, (fault, end))
@@ -75,13 +83,13 @@ class FaultInjector:
         fault, end = what
         if self._healed:
             return
-        self._note(f"end of {fault.kind} at {_names(fault)}")
+        self._note(_told(fault).end)
         end()
 
     def heal(self, _: None = None) -> None:
         """End every fault and start every dead host: what is left must now become whole."""
         self._healed = True
-        self._note("everything heals")
+        self._note(HEALED)
         for host in self._everyone.values():
             host.port.heal()
             host.wake_up()
@@ -189,5 +197,5 @@ class FaultInjector:
         return end
 
 
-def _names(fault: FaultSpec) -> str:
-    return "every node" if not fault.nodes else "node " + ", ".join(map(str, fault.nodes))
+def _told(fault: FaultSpec) -> Fault:
+    return Fault(fault.kind, fault.nodes, fault.groups, fault.lasts)

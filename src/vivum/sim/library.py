@@ -9,7 +9,11 @@ from vivum.sim.swarm import make_up
 
 _FOLDER = Path(__file__).parent / "scenarios"
 SWARM = "swarm"
-"""The world of a seed; `swarm:NAME` is the one of another protocol than the reference."""
+"""The world of a seed; `swarm:NAME` is the one of another protocol than the reference, and `swarm:NAME:minority` that
+world with the configuration service in the minority."""
+
+MINORITY = "minority"
+"""How such a world is named behind the protocol."""
 
 
 def built_in_names() -> list[str]:
@@ -21,11 +25,13 @@ def find_scenario(name: str, seed: int) -> Scenario:
     """Find a scenario: a TOML file, the name of a built-in one, or `swarm`, which is made up from the seed."""
     if name == SWARM:
         return make_up(seed)
-    before, colon, protocol = name.partition(":")
-    if colon and before == SWARM:
+    if name.startswith(f"{SWARM}:"):
+        protocol, colon, kind = name.removeprefix(f"{SWARM}:").partition(":")
         if protocol not in PROTOCOLS:
             raise ScenarioError(f"{name}: {protocol!r} is no protocol; known: {', '.join(sorted(PROTOCOLS))}")
-        return make_up(seed, protocol)
+        if colon and kind != MINORITY:
+            raise ScenarioError(f"{name}: {kind!r} is no kind of world; known: {MINORITY}")
+        return make_up(seed, protocol, minority=bool(colon))
     path = Path(name)
     # Not `path.exists()`, which raises for a name that is too long to be one.
     if path.suffix == ".toml" or os.path.exists(name):

@@ -3,16 +3,21 @@
 A seed decides the number of nodes, the groups, the traffic, the network and the faults. Every world has a safety
 phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must
 have been delivered or reported. `vivum sim run swarm --seed N` replays one; `swarm:qsm` instead of `swarm` one of QSM.
+
+Worlds of a protocol with a membership service have bounds too: lives and messages are lost only where a fault
+explains it. Otherwise a protocol that gives up at once and reports everything would pass.
 """
 
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import msgspec
 
+from vivum.core.errors import UsageError
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.node.build import PROTOCOLS
@@ -30,6 +35,7 @@ from vivum.sim.world import World
 
 SAFETY = ("no_duplicate", "no_creation", "fifo", "bounded_queues")
 LIVENESS = ("all_delivered",)
+BOUNDS = ("lives_explained", "failures_explained")
 SETTLE_NS = 20 * SECOND
 """Longer than any time-out of the protocols, so that what is not whole by then never will be."""
 
@@ -39,14 +45,24 @@ SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
 MEETING_NS = 2 * SECOND
 """Time for nodes that carry their service themselves to find each other, before anything goes wrong."""
 
+SETTLE_MINORITY_NS = 60 * SECOND
+"""The same for two sides that went on for themselves: one of them has to give up, and its members to come back."""
 
-def make_up(seed: int, protocol: str = "reference") -> Scenario:
-    """Make up the world of a seed. Protocols with a membership service get a harder one."""
+
+def make_up(seed: int, protocol: str = "reference", *, minority: bool = False) -> Scenario:
+    """Make up the world of a seed. Protocols with a membership service get a harder one.
+
+    With `minority` the world is also split for long, and the service is on the smaller side.
+    """
     scenario = _make_up_world(seed, protocol)
     entry = PROTOCOLS[protocol]
+    if minority and entry.make_service is None:
+        raise UsageError(f"protocol {protocol!r} has no configuration service that could be in the minority")
     if entry.has_service:
         scenario = _make_harder(seed, scenario)
-    return _make_up_domain(scenario) if entry.carries_service else scenario
+    if entry.carries_service:
+        return _make_up_domain(scenario)
+    return _with_the_service_in_the_minority(seed, scenario) if minority else scenario
 
 
 def _make_up_world(seed: int, protocol: str) -> Scenario:
@@ -99,7 +115,7 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
     harder = msgspec.structs.replace(
         scenario,
-        checkers=(*SAFETY, "view_agreement", *LIVENESS),
+        checkers=(*SAFETY, "view_agreement", *LIVENESS, *BOUNDS),
         settings={**scenario.settings, **spread_settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,
@@ -146,6 +162,33 @@ def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:
             died |= set(fault.nodes)
         faults.append(fault)
     return msgspec.structs.replace(scenario, faults=tuple(faults), settle=Duration(SETTLE_WITHOUT_SERVICE_NS))
+
+
+def _with_the_service_in_the_minority(seed: int, scenario: Scenario) -> Scenario:
+    """Cut more than half of at least five nodes off for 6 to 24 s, time enough for both sides to act.
+
+    Draws from a source of its own. Of the other faults those stay that neither stop a node nor cut it off; load and
+    loss are low, so that the split is what goes wrong.
+    """
+    rng = RandomSource(seed).fork("swarm", "minority")
+    nodes = max(scenario.nodes, 5)
+    away = rng.sample(range(1, nodes + 1), rng.randint(nodes // 2 + 1, nodes - 1))
+    split = FaultSpec(
+        kind="partition",
+        at=Duration(rng.randint(3 * SECOND, 5 * SECOND)),
+        lasts=Duration(rng.randint(6 * SECOND, 24 * SECOND)),
+        nodes=tuple(sorted(away)),
+    )
+    others = tuple(each for each in scenario.faults if each.kind in ("leave", "join", "loss", "duplicate", "reorder"))
+    return msgspec.structs.replace(
+        scenario,
+        nodes=nodes,
+        duration=Duration(30 * SECOND),
+        settle=Duration(SETTLE_MINORITY_NS),
+        faults=(split, *others),
+        traffic=tuple(msgspec.structs.replace(each, rate=min(each.rate, 20.0)) for each in scenario.traffic),
+        network=msgspec.structs.replace(scenario.network, loss=min(scenario.network.loss, 0.01)),
+    )
 
 
 def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:
@@ -201,10 +244,11 @@ class SeedVerdict:
     trace_hash: str
 
 
-def run_seed(seed: int, protocol: str = "reference") -> SeedVerdict:
+def run_seed(seed: int, protocol: str = "reference", *, minority: bool = False) -> SeedVerdict:
     """Run the world of one seed. A crash of our own code is a violation like any other."""
+    scenario = make_up(seed, protocol, minority=minority)
     try:
-        result = World(make_up(seed, protocol), seed).run()
+        result = World(scenario, seed).run()
     except Exception as error:
         return SeedVerdict(seed, (f"crash: {type(error).__name__}: {error}",), 0, "")
     return SeedVerdict(seed, tuple(map(str, result.violations)), result.events, result.trace_hash)
@@ -215,17 +259,19 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_swarm(first_seed: int, count: int, jobs: int, protocol: str = "reference") -> Iterator[SeedVerdict]:
+def run_swarm(
+    first_seed: int, count: int, jobs: int, protocol: str = "reference", *, minority: bool = False
+) -> Iterator[SeedVerdict]:
     """Run many seeds, in the order of seeds, on several processes."""
+    run = partial(run_seed, protocol=protocol, minority=minority)
     seeds = range(first_seed, first_seed + count)
     if jobs == 1:
-        for seed in seeds:
-            yield run_seed(seed, protocol)
+        yield from map(run, seeds)
         return
     pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
     try:
         # One seed at a time: a seed is long beside the way to a worker, and when it is done the worker can be let go.
-        yield from pool.map(run_seed, seeds, [protocol] * count)
+        yield from pool.map(run, seeds)
     finally:
         # On Ctrl-C, or when the caller has seen enough: leave nothing behind.
         pool.shutdown(cancel_futures=True)

@@ -147,6 +147,7 @@ class World:
             host.start()
         for index, traffic in enumerate(scenario.traffic):
             self._start_traffic(index, traffic)
+        self.faults.tell_of(scenario.network)
         for fault in scenario.faults:
             self.faults.schedule(fault)
         if scenario.settle:

@@ -120,3 +120,45 @@ def test_a_message_of_a_view_before_a_second_stay_is_not_owed_to_it() -> None:
     history.view("1.1", 3, "1.1", "2.1")
     history.everywhere(["1.1"], "1.1", 2, view=3)
     assert _what(history) == ["2.1 never delivered 1 messages of 1.1 in group 1, the first 2, and nobody was told"]
+
+
+def _in_a_view() -> History:
+    """1 and 2 are in view 1; message 1 reaches only its sender."""
+    history = History()
+    for life in ("1.1", "2.1"):
+        history.join(life)
+    for life in ("1.1", "2.1"):
+        history.view(life, 1, "1.1", "2.1")
+    history.everywhere(["1.1"], "1.1", 1, view=1)
+    return history
+
+
+def test_a_failure_that_names_nobody_does_not_pay_for_a_member_of_the_view() -> None:
+    history = _in_a_view()
+    history.failed("1.1", 1, 2)
+    assert len(_what(history)) == 1
+    history.failed("1.1", 1, 2, receiver=2)
+    assert _what(history) == []
+
+
+def test_a_failure_that_names_nobody_pays_if_the_sender_has_left_the_group() -> None:
+    history = _in_a_view()
+    history.leave("1.1")
+    history.failed("1.1", 1, 2)
+    assert _what(history) == []
+
+
+def test_what_was_confirmed_is_owed_to_a_member_that_is_dropped_later_but_not_to_one_that_crashes() -> None:
+    for cause, count in (("crash", 0), ("closed", 0), ("dropped by the configuration service", 1)):
+        history = _in_a_view()
+        history.stable("1.1", 1, 2)
+        history.stop("2.1", cause)
+        assert len(_what(history)) == count
+
+
+def test_what_was_confirmed_after_a_newer_view_without_the_member_is_not_owed_to_it() -> None:
+    history = _in_a_view()
+    history.view("1.1", 2, "1.1")
+    history.stable("1.1", 1, 2)
+    history.stop("2.1", "dropped by the configuration service")
+    assert _what(history) == []

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.observe.trace import FaultInjected
 from vivum.sim.faults import FaultInjector
-from vivum.sim.scenario import Duration, FaultSpec
+from vivum.sim.scenario import Duration, FaultSpec, NetworkSpec
 
 MakeRig = Callable[..., Any]
 HEAL_NS = 100 * MILLISECOND
@@ -147,3 +150,19 @@ def test_a_fault_without_an_end_lasts_until_everything_heals(make_rig: MakeRig) 
     rig.scheduler.at(HEAL_NS, injector.heal)
     assert heard(rig, 90) == {(1, 2), (2, 1)}
     assert heard(rig, 110) == ALL_OF_THREE
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (NetworkSpec(loss=0.05), []),
+        (NetworkSpec(loss=0.1), ["loss at every node"]),
+        (NetworkSpec(loss=0.2, burst_rate=0.1), ["loss at every node", "burst at every node"]),
+    ],
+)
+def test_a_network_that_loses_much_from_the_beginning_is_told_of_as_a_fault(
+    make_rig: MakeRig, network: NetworkSpec, told: list[str]
+) -> None:
+    rig = make_rig()
+    inject(rig).tell_of(network)
+    assert [each.cause for each in rig.trace.records if isinstance(each, FaultInjected)] == told
