@@ -174,7 +174,7 @@ def is_loopback(interface: str) -> bool:
 
 
 def meeting_port(tag: int) -> int:
-    """Tell the port at which the nodes of one computer meet without multicast: below those that systems give away."""
+    """Return the port at which the nodes of one computer meet without multicast: below those that systems give away."""
     return 10_000 + tag % 20_000
 
 

@@ -59,7 +59,7 @@ class Carrier:
         self._place.on_service_ended()
 
     def service(self) -> tuple[ConfigurationService, int] | None:
-        """Tell the service that is carried and its term, if there is one."""
+        """Return the service that is carried and its term, if there is one."""
         serving = self._place.serving
         return None if serving is None else (serving.service, serving.term)
 
@@ -86,7 +86,7 @@ class Carrier:
         self._place.on_timer(now_ns)
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         return self._place.next_deadline_ns()
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:

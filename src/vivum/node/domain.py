@@ -185,8 +185,11 @@ class DomainMachine:
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        times = (self._discovery.next_deadline_ns(), self._carrier.next_deadline_ns(), self._timers.next_ns())
-        return min((each for each in times if each is not None), default=None)
+        earliest_ns = self._discovery.next_deadline_ns()
+        for each_ns in (self._carrier.next_deadline_ns(), self._timers.next_ns()):
+            if each_ns is not None and (earliest_ns is None or each_ns < earliest_ns):
+                earliest_ns = each_ns
+        return earliest_ns
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""

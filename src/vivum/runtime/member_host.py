@@ -159,7 +159,12 @@ class MemberHost:
         options = self.options
         if self._is_closed or not self._parts.domain.awaits_network:
             return
-        if hears_multicast(options.domain, options.interface, probes=1):
+        try:
+            is_heard = hears_multicast(options.domain, options.interface, probes=1)
+        except HostError:
+            # No descriptors left to find out.
+            is_heard = False
+        if is_heard:
             self._driver.submit(TrustNetwork())
         else:
             self._probing = self._loop.call_later(PROBE_AGAIN_S, self._probe_again)

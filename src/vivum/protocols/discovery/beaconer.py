@@ -143,7 +143,7 @@ class Beaconer:
             self._answers[rival.endpoint] = None
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when the next beacon is due."""
+        """Return when the next beacon is due."""
         return self._next_ns
 
     def on_timer(self, now_ns: int) -> None:

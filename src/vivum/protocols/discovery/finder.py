@@ -1,7 +1,8 @@
 """The side of a node: looks for the configuration service, keeps watch over it, looks again when it is gone.
 
-Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to tell its driver: a service was found
-(`ServiceFound`), or nobody answers and this node is the one to carry a service (`ServiceAbsent`).
+Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to tell: a service was found
+(`ServiceFound`) or lost (`ServiceLost`), or nobody answers and this node is the one to carry a service
+(`ServiceAbsent`). What follows is for its owner to decide (`vivum.node.domain`).
 
 Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate), and only
 from the endpoint that it names: what others say of it is a hint.
@@ -222,7 +223,7 @@ class Finder:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         return self._timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:

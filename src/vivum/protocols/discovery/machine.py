@@ -44,7 +44,7 @@ class Discovery:
                 self.beaconer.on_message(now_ns, body, own)
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         find_ns, tell_ns = self.finder.next_deadline_ns(), self.beaconer.next_deadline_ns()
         if find_ns is None or tell_ns is None:
             return tell_ns if find_ns is None else find_ns
