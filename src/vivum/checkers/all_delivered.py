@@ -9,8 +9,8 @@ for the stay before.
 
 A debt is paid by delivery in that stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender that
 names the receiver. A failure that names nobody (node 0) pays only where no view says who the members are, or where
-the sender is not in the group any more: one that stays must serve a member that stays. Messages of a life that ended
-are owed only if it had reported them as `MessagesStable`: who crashed cannot tell any more.
+the sender has left the group since it sent the message: one that stays must serve a member that stays. Messages of a
+life that ended are owed only if it had reported them as `MessagesStable`: who crashed cannot tell any more.
 
 A confirmation binds at once. Who is in the view of the message, and still in the group's newest view when
 `MessagesStable` comes, must have had the message by then, or get it later; that the protocol ends its life
@@ -57,14 +57,14 @@ class _Stay:
 class _Stream:
     """What one life sent in a group: by (number of joins before, view), and what it reported."""
 
-    __slots__ = ("abandoned", "confirmed", "failed", "sent", "stable")
+    __slots__ = ("confirmed", "failed", "left_behind", "sent", "stable")
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int], RangeSet] = {}
         # By the node that may lack them; 0: anybody.
         self.failed: dict[int, RangeSet] = {}
-        # Failed at anybody, told to a sender outside of the group.
-        self.abandoned = RangeSet()
+        # What it sent before it left the group, or from outside.
+        self.left_behind = RangeSet()
         self.stable = RangeSet()
         # The same by the group's newest view at that moment: who is not in it was gone before the confirmation.
         self.confirmed: dict[int, RangeSet] = {}
@@ -112,6 +112,9 @@ class AllDelivered(Checker):
     def on_group_left(self, record: GroupLeft) -> None:
         """End a stay; nothing is owed to it any more."""
         self._stays.pop((record.node, record.incarnation, record.group), None)
+        stream = self._stream(record.group, record.node, record.incarnation)
+        for sent in stream.sent.values():
+            stream.left_behind.update(sent)
 
     def on_view_installed(self, record: ViewInstalled) -> None:
         """Remember the members of a view."""
@@ -129,6 +132,8 @@ class AllDelivered(Checker):
         if sent is None:
             sent = stream.sent[when] = RangeSet()
         sent.add(record.sequence)
+        if (record.node, record.incarnation, record.group) not in self._stays:
+            stream.left_behind.add(record.sequence)
         self._recent_sends.append(record)
 
     def on_message_delivered(self, record: MessageDelivered) -> None:
@@ -152,8 +157,6 @@ class AllDelivered(Checker):
         """Note that the sender was told."""
         stream = self._stream(record.group, record.node, record.incarnation)
         stream.failed.setdefault(record.receiver, RangeSet()).add_range(record.sequence, record.stop)
-        if not record.receiver and (record.node, record.incarnation, record.group) not in self._stays:
-            stream.abandoned.add_range(record.sequence, record.stop)
 
     def on_messages_stable(self, record: MessagesStable) -> None:
         """Note that neither the sender's crash nor the loss of a member's life is an excuse for these."""
@@ -209,10 +212,12 @@ class AllDelivered(Checker):
                     unnamed.update(sent)
             elif receiver in members and self._is_of_stay(stay, view, joins):
                 missing.update(sent)
-        if 0 in stream.failed:
-            unnamed.difference_update(stream.failed[0])
         missing.update(unnamed)
-        for told in (stream.failed.get(joined.node), stream.abandoned, stay.had.get(sender)):
+        if 0 in stream.failed:
+            excused = stream.left_behind.copy()
+            excused.update(unnamed)
+            missing.difference_update(stream.failed[0].intersection(excused))
+        for told in (stream.failed.get(joined.node), stay.had.get(sender)):
             if told is not None:
                 missing.difference_update(told)
         return missing

@@ -42,7 +42,7 @@ CHECKERS: dict[str, type[Checker]] = {
         LivesExplained,
     )
 }
-"""Every checker by name, weakest promises first."""
+"""Every checker by name: promises, weakest first, then the bounds of simulations."""
 
 
 def make_checkers(names: Iterable[str]) -> list[Checker]:

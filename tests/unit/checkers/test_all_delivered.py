@@ -141,11 +141,14 @@ def test_a_failure_that_names_nobody_does_not_pay_for_a_member_of_the_view() -> 
     assert _what(history) == []
 
 
-def test_a_failure_that_names_nobody_pays_if_the_sender_has_left_the_group() -> None:
+def test_a_failure_that_names_nobody_pays_for_what_was_sent_before_the_sender_left() -> None:
     history = _in_a_view()
     history.leave("1.1")
-    history.failed("1.1", 1, 2)
-    assert _what(history) == []
+    history.join("1.1")
+    history.view("1.1", 2, "1.1", "2.1")
+    history.everywhere(["1.1"], "1.1", 2, view=2)
+    history.failed("1.1", 1, 3)
+    assert _what(history) == ["2.1 never delivered 1 messages of 1.1 in group 1, the first 2, and nobody was told"]
 
 
 def test_what_was_confirmed_is_owed_to_a_member_that_is_dropped_later_but_not_to_one_that_crashes() -> None:
