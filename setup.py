@@ -45,10 +45,8 @@ def extensions():
     ]
     others = (
         "pipeline.audit._causal_walk",
-        "runtime._arenas",
         "runtime._board",
         "runtime._datagrams",
-        "runtime._slabs",
         "storage._packing",
     )
     made += [
