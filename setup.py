@@ -34,26 +34,22 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[
-                f"src/vivum/wire/{part}.pxd"
-                for part in ("_arguments", "_body", "_copies", "_header", "_layout", "_slots")
-            ],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_copies", "_header", "_layout")],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_cuts", "_frames", "_relabel", "_slots", "_window")
+        for name in ("_codec", "_cuts", "_frames", "_relabel", "_window")
     ]
     others = (
         "pipeline.audit._causal_walk",
-        "runtime._board",
         "runtime._datagrams",
+        "runtime.shared_memory._slots",
         "storage._packing",
     )
     made += [
         Extension(
             f"vivum.{name}",
             [f"src/vivum/{name.replace('.', '/')}.pyx"],
-            depends=["src/vivum/wire/_slots.pxd"],
             extra_compile_args=["-O3"],
             optional=True,
         )

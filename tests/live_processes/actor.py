@@ -91,7 +91,7 @@ class Actor:
         client = host.client
         views = {name: None if topic.view is None else topic.view.members for name, topic in self.topics.items()}
         return (
-            f"service {host.service_info}, client {client.state.value} at {client._errands.destination}, term "
+            f"service {host.service_info}, client {client.state.value} at {client._talk.destination}, term "
             f"{client.term:x}, epoch {client.epoch:x}, groups {client.groups}, "
             f"wanted {client.wanted_groups}, views {views}"
         )

@@ -131,10 +131,7 @@ class Node:
             on_frames(now_ns, source, frames)
         else:
             for frame in frames:
-                if frame.keep():
-                    protocol.on_frame(now_ns, source, frame)
-                else:
-                    self.counters.frames_gone += 1
+                protocol.on_frame(now_ns, source, frame)
         if protocol.effects:
             self._collect(protocol)
 

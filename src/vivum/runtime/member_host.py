@@ -23,13 +23,11 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import ClientState, MembershipClient
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
 from vivum.runtime.udp import UdpPort
-from vivum.wire.codec import FrameBuilder
 
 CARRY_STEP_NS = 150_000_000
 """How much longer each younger node waits before it carries a service in the place of a lost one."""
@@ -58,6 +56,9 @@ PACING_QUANTUM_NS = 1_000_000
 """Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
 
 PENDING_BYTES = 4 << 20
+
+CACHE_BYTES = 64 << 20
+"""Large frames that are kept for members that sleep or are behind. Memory that is not needed is not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: b
     if frame_bytes < LARGE_FRAME_BYTES:
         return replace(base, frame_bytes_max=frame_bytes, pacing_quantum_ns=PACING_QUANTUM_NS, multicast=multicast)
     window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
-    cache_frames = max(4 * window, KEPT_BYTES // frame_bytes)
+    cache_frames = max(4 * window, CACHE_BYTES // frame_bytes)
     return replace(
         base,
         frame_bytes_max=frame_bytes,
@@ -151,7 +152,6 @@ class MemberHost:
             seeds=options.seeds,
             carry_after_ns=self._carry_after_ns(),
             trace=trace,
-            builder=self._builder(),
         )
         self._driver = Driver(
             self._parts.node,
@@ -188,12 +188,6 @@ class MemberHost:
                 # Another node of the domain has it, and so the service, or knows where that is.
                 pass
         return open_at(port=options.port)
-
-    def _builder(self) -> FrameBuilder | None:
-        """Let large frames be made where nodes of this machine read them."""
-        slots = None if self._port.boards is None else self._port.boards.slots
-        size = self.settings.frame_bytes_max
-        return FrameBuilder(size, slots) if slots is not None and size >= BOARD_FRAME_BYTES_MIN else None
 
     def _carry_after_ns(self) -> int | None:
         """With seeds only the nodes that are seeds carry a service, the first of them first."""
@@ -246,8 +240,8 @@ class MemberHost:
     @property
     def shared_frames(self) -> tuple[int, int]:
         """Frames written into shared memory here, and frames of others that were gone before they were read."""
-        boards = self._port.boards
-        return (0, 0) if boards is None else (boards.written, boards.missed)
+        shared = self._port.shared_memory
+        return (0, 0) if shared is None else (shared.frames_sent, shared.frames_missed)
 
     @property
     def receive_buffer_bytes(self) -> int:

@@ -366,8 +366,7 @@ class StreamReceiver:
         for start, stop in RangeSet.from_bounds(bounds).ranges():
             for number in range(max(start, self._cache_floor), min(stop, self.window.stop)):
                 frame = cache.get(number)
-                # One that is lent stays until nobody can miss it, or its sender gave it up.
-                if frame is not None and frame.keep():
+                if frame is not None:
                     found.append(frame)
                     if len(found) == frames_max:
                         return found
