@@ -34,11 +34,11 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_copies", "_header", "_layout")],
+            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_copies", "_frame_bytes", "_header", "_layout")],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_cuts", "_frames", "_relabel", "_window")
+        for name in ("_codec", "_cuts", "_frame_bytes", "_frames", "_relabel", "_window")
     ]
     others = (
         "pipeline.audit._causal_walk",
@@ -50,6 +50,7 @@ def extensions():
         Extension(
             f"vivum.{name}",
             [f"src/vivum/{name.replace('.', '/')}.pyx"],
+            depends=["src/vivum/wire/_frame_bytes.pxd"],
             extra_compile_args=["-O3"],
             optional=True,
         )

@@ -27,6 +27,7 @@ from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
+from vivum.runtime.shared_memory.memory import KEPT_BYTES
 from vivum.runtime.udp import UdpPort
 
 CARRY_STEP_NS = 150_000_000
@@ -56,9 +57,6 @@ PACING_QUANTUM_NS = 1_000_000
 """Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
 
 PENDING_BYTES = 4 << 20
-
-CACHE_BYTES = 64 << 20
-"""Large frames that are kept for members that sleep or are behind. Memory that is not needed is not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, multicast: b
     if frame_bytes < LARGE_FRAME_BYTES:
         return replace(base, frame_bytes_max=frame_bytes, pacing_quantum_ns=PACING_QUANTUM_NS, multicast=multicast)
     window = max(WINDOW_FRAMES_MIN, share // frame_bytes)
-    cache_frames = max(4 * window, CACHE_BYTES // frame_bytes)
+    cache_frames = max(4 * window, KEPT_BYTES // frame_bytes)
     return replace(
         base,
         frame_bytes_max=frame_bytes,
@@ -142,6 +140,7 @@ class MemberHost:
         self.settings = fitting_settings(
             payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
         )
+        shared = self._port.shared_memory
         self._parts = compose_member(
             options.name,
             options.domain,
@@ -152,6 +151,7 @@ class MemberHost:
             seeds=options.seeds,
             carry_after_ns=self._carry_after_ns(),
             trace=trace,
+            builder=None if shared is None else shared.builder(self.settings.frame_bytes_max),
         )
         self._driver = Driver(
             self._parts.node,

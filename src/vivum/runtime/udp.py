@@ -383,7 +383,8 @@ class UdpPort:
             if count:
                 _datagrams.send(self._socket.fileno(), [note], packed)
                 return count
-        return _datagrams.send(self._socket.fileno(), run, packed)
+        # A frame may be sealed in shared memory: the kernel gets a copy.
+        return _datagrams.send(self._socket.fileno(), [bytes(each) for each in run], packed)
 
     def _send_quietly(self, where: Endpoint, data: bytes) -> None:
         """Send a datagram that nobody misses if it is lost."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence, Set
 from typing import final, overload
 
+from vivum.wire._frame_bytes import FrameMemory
 from vivum.wire.kinds import Kind
 
 VERSION: int
@@ -141,8 +142,8 @@ class FrameBuilder:
     A method that raises leaves it as it was. Payloads may be any bytes-like object and are copied at once.
     """
 
-    def __init__(self, capacity: int) -> None:
-        """Prepare for frames of so many bytes."""
+    def __init__(self, capacity: int, memory: FrameMemory | None = None) -> None:
+        """Prepare for frames of so many bytes. With a memory, large ones are sealed there while it has room."""
     @property
     def capacity(self) -> int:
         """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""

@@ -3,8 +3,13 @@
 from mmap import mmap
 from typing import final
 
+from vivum.wire._frame_bytes import FrameMemory
+
 SLOT_BYTES: int
 """Memory that each frame takes."""
+
+FRAME_BYTES_MIN: int
+"""Smaller frames are not worth a slot."""
 
 FRAME_BYTES_MAX: int
 """The largest frame that fits a slot."""
@@ -13,18 +18,27 @@ STAMP_BYTES: int
 """Bytes of a stamp: the name of one frame in one slot, used once."""
 
 @final
-class SlotWriter:
-    """The slots of this node, written one after the other, round and round."""
+class Slots(FrameMemory):
+    """The slots of this node.
 
-    def __init__(self, memory: mmap) -> None:
-        """Use memory as slots."""
+    A `FrameBuilder` seals frames here. Their slots are free when nobody holds them any more: for reliable ones, when
+    every member has them. The slot that was freed last is used first. Other frames are copied here as they are sent,
+    and their slots rest for as long as possible. Some slots are reserved for those.
+    """
+
+    def __init__(self, memory: mmap, reserved: int) -> None:
+        """Use memory as slots, of which some are reserved for copies."""
 
     @property
     def slots(self) -> int:
-        """How many frames there are before the oldest is written over."""
+        """All of them."""
+
+    @property
+    def unused(self) -> int:
+        """Those that hold no frame which somebody keeps."""
 
     def write(self, frames: list[bytes]) -> bytes:
-        """Copy the first frames into slots, up to one that does not fit; return their stamps."""
+        """Show the first frames to readers, as far as there are slots for them; return their stamps."""
 
 @final
 class SlotReader:

@@ -2,16 +2,20 @@
 # cython: auto_pickle=False
 """Frames in memory that one process writes and others read at the same time. See `_slots.pyi`.
 
-A slot begins with a stamp and the length of its frame. The writer takes the stamp away before it writes, and no stamp
-comes twice. So a reader that sees the same stamp before and after it has copied knows that it has the frame, and nobody
-waits for anybody. Readers believe nothing: slot numbers and lengths are checked.
+A slot begins with a stamp and the length of its frame. The stamp is there only while the frame is shown: it is taken
+away before the slot is written, and no stamp comes twice. So a reader that sees the same stamp before and after it has
+copied knows that it has the frame, and nobody waits for anybody. Readers believe nothing: slot numbers and lengths are
+checked.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
+
+from vivum.wire._frame_bytes cimport FrameBytes, FrameMemory
 
 cdef extern from *:
     """
@@ -34,61 +38,136 @@ cdef enum:
     # A stamp has its slot in the lowest bits, and a number that begins with 1 above them.
     INDEX_BITS = 16
     INDEX_MAX = 65535
+    FRAME_MIN = 32768
 
 SLOT_BYTES = SLOT
+FRAME_BYTES_MIN = FRAME_MIN
 FRAME_BYTES_MAX = SLOT - HEAD
 STAMP_BYTES = STAMP
 
 
 @cython.final
-cdef class SlotWriter:
+cdef class Slots(FrameMemory):
     """The slots of this node; see the stub."""
 
     cdef Py_buffer _view
     cdef bint _is_held
     cdef uint8_t* _base
     cdef readonly Py_ssize_t slots
-    cdef Py_ssize_t _next
+    # Slots that sealed frames leave free for copies.
+    cdef Py_ssize_t _reserved
+    # A stack of slots that may be written, and a ring of those that rest.
+    cdef uint16_t* _free
+    cdef Py_ssize_t _free_count
+    cdef uint16_t* _resting
+    cdef Py_ssize_t _rest_first
+    cdef Py_ssize_t _rest_count
     cdef uint64_t _number
 
-    def __cinit__(self, memory):
+    def __cinit__(self, memory, Py_ssize_t reserved):
+        cdef Py_ssize_t index
         PyObject_GetBuffer(memory, &self._view, PyBUF_WRITABLE)
         self._is_held = True
         self._base = <uint8_t*>self._view.buf
+        self.frame_bytes_min = FRAME_MIN
+        self.frame_bytes_max = SLOT - HEAD
         self.slots = min(self._view.len // SLOT, INDEX_MAX)
         if self.slots < 1:
             raise ValueError(f"a slot has {SLOT} bytes; here are {self._view.len}")
+        self._reserved = min(max(0, reserved), self.slots)
+        self._free = <uint16_t*>malloc(2 * self.slots * sizeof(uint16_t))
+        if self._free == NULL:
+            raise MemoryError()
+        self._resting = self._free + self.slots
+        # The first one on top: pages that nobody needs are never touched.
+        for index in range(self.slots):
+            self._free[index] = <uint16_t>(self.slots - 1 - index)
+        self._free_count = self.slots
 
     def __dealloc__(self):
+        free(self._free)
         if self._is_held:
             PyBuffer_Release(&self._view)
 
+    @property
+    def unused(self):
+        return self._free_count + self._rest_count
+
+    cdef FrameBytes room(self):
+        if self._free_count + self._rest_count <= self._reserved:
+            return None
+        return self._take(False)
+
+    cdef Slot _take(self, bint rests):
+        """Return a slot to write in, that will rest afterwards or not; None if there is none.
+
+        No more than the reserved ones rest at a time, or copies would go through all of the memory.
+        """
+        cdef Slot slot
+        cdef Py_ssize_t index
+        if self._free_count and not (rests and self._rest_count and self._rest_count >= self._reserved):
+            self._free_count -= 1
+            index = self._free[self._free_count]
+        elif self._rest_count:
+            index = self._resting[self._rest_first]
+            self._rest_first = (self._rest_first + 1) % self.slots
+            self._rest_count -= 1
+        else:
+            return None
+        slot = Slot.__new__(Slot)
+        slot._slots = self
+        slot._index = index
+        slot._rests = rests
+        slot.start = self._base + index * SLOT + HEAD
+        stamp_store(<uint64_t*>(slot.start - HEAD), 0)
+        stamp_fence()
+        return slot
+
+    cdef void _give_back(self, Py_ssize_t index, bint rests) noexcept:
+        if rests:
+            self._resting[(self._rest_first + self._rest_count) % self.slots] = <uint16_t>index
+            self._rest_count += 1
+        else:
+            # On top: the next frame finds it in the processor's cache.
+            self._free[self._free_count] = <uint16_t>index
+            self._free_count += 1
+
     def write(self, list frames not None):
-        cdef bytes frame, stamps
-        cdef Py_ssize_t size, index, count = 0
-        cdef uint64_t stamp
-        cdef uint8_t* slot
+        cdef list stamps = []
+        cdef Slot slot
+        cdef Py_ssize_t size
         for frame in frames:
-            if frame is None or PyBytes_GET_SIZE(frame) > SLOT - HEAD or count == self.slots:
-                break
-            count += 1
-        stamps = PyBytes_FromStringAndSize(NULL, count * STAMP)
-        for index in range(count):
-            frame = <bytes>frames[index]
-            size = PyBytes_GET_SIZE(frame)
-            slot = self._base + self._next * SLOT
-            stamp_store(<uint64_t*>slot, 0)
-            stamp_fence()
-            memcpy(slot + HEAD, PyBytes_AS_STRING(frame), size)
-            (<uint32_t*>(slot + STAMP))[0] = <uint32_t>size
-            self._number += 1
-            stamp = self._number << INDEX_BITS | <uint64_t>self._next
-            stamp_store(<uint64_t*>slot, stamp)
-            memcpy(PyBytes_AS_STRING(stamps) + index * STAMP, &stamp, STAMP)
-            self._next += 1
-            if self._next == self.slots:
-                self._next = 0
-        return stamps
+            slot = <Slot>frame if type(frame) is Slot else None
+            if slot is None or slot._slots is not self:
+                size = PyBytes_GET_SIZE(<bytes?>frame)
+                slot = self._take(True) if size <= SLOT - HEAD else None
+                if slot is None:
+                    break
+                memcpy(slot.start, PyBytes_AS_STRING(<bytes>frame), size)
+                slot.size = size
+            if slot._stamp == 0:
+                self._number += 1
+                slot._stamp = self._number << INDEX_BITS | <uint64_t>slot._index
+                (<uint32_t*>(slot.start - HEAD + STAMP))[0] = <uint32_t>slot.size
+                stamp_store(<uint64_t*>(slot.start - HEAD), slot._stamp)
+            stamps.append(PyBytes_FromStringAndSize(<const char*>&slot._stamp, STAMP))
+        return b"".join(stamps)
+
+
+@cython.final
+@cython.no_gc
+cdef class Slot(FrameBytes):
+    """A frame in a slot; its slot is free when nobody holds it any more."""
+
+    cdef Slots _slots
+    cdef Py_ssize_t _index
+    # What readers know it by; 0 until it is shown to them.
+    cdef uint64_t _stamp
+    cdef bint _rests
+
+    def __dealloc__(self):
+        if self._slots is not None:
+            self._slots._give_back(self._index, self._rests)
 
 
 @cython.final

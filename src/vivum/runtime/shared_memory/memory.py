@@ -13,7 +13,7 @@ from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
     from vivum.runtime.shared_memory import _slots
-    from vivum.runtime.shared_memory._slots import SlotReader, SlotWriter
+    from vivum.runtime.shared_memory._slots import SlotReader, Slots
 
     IS_AVAILABLE: bool
 else:
@@ -27,15 +27,23 @@ else:
 F_SEAL_FUTURE_WRITE = 0x10
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 
-SLOTS_MIN = 16
-"""Slots of a node, however small receive buffers are."""
+COPIES_MIN = 16
+"""Slots for copies, however small receive buffers are."""
+
+KEPT_BYTES = 64 << 20
+"""Room for frames that are kept for members that sleep or are behind. Memory that was never needed is not taken."""
 
 
-def make_memory(bytes_min: int) -> "tuple[int, SlotWriter] | None":
-    """Make memory of about so many bytes; return its descriptor and its slots, None where there can be none."""
+def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
+    """Make memory for those who have receive buffers of so many bytes; return its descriptor and its slots, or None.
+
+    Copies have as much room as a receive buffer. Beside them, there is room for as much again that is under way, for
+    what is not known to be stable yet, and for `KEPT_BYTES`.
+    """
     if not IS_AVAILABLE:
         return None
-    size = max(SLOTS_MIN, bytes_min // _slots.SLOT_BYTES) * _slots.SLOT_BYTES
+    copies = max(COPIES_MIN, buffer_bytes // _slots.SLOT_BYTES)
+    size = (KEPT_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
     descriptor = -1
     try:
         descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -47,7 +55,7 @@ def make_memory(bytes_min: int) -> "tuple[int, SlotWriter] | None":
         if descriptor >= 0:
             os.close(descriptor)
         return None
-    return descriptor, _slots.SlotWriter(memory)
+    return descriptor, _slots.Slots(memory, copies)
 
 
 def open_memory(descriptors: list[int]) -> "SlotReader | None":

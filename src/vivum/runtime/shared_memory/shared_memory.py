@@ -1,8 +1,9 @@
 """The part of a UDP port that sends large frames through shared memory, and reads those of others.
 
-`send` puts frames into the node's own memory and returns the note that goes out in their place. `read` takes what came
-in: notes become the frames that they stand for. Who does not have the memory of a note asks for it at a local socket,
-and gets a descriptor if it is of the same user. Strangers get a refusal, and change nothing.
+`send` shows frames in the node's own memory, sealed there by its `builder` or copied, and returns the note that goes
+out in their place. `read` takes what came in: notes become the frames that they stand for, as `bytes`. A node that does
+not have the memory of a note asks for it at a local socket, and gets a descriptor if it is of the same user. Strangers
+get a refusal, and change nothing.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from vivum.runtime.shared_memory.local_socket import LocalMessage, LocalSocket
 from vivum.runtime.shared_memory.notes import COMPLAINT_MARK, NOTE_MARK, local_address
 from vivum.runtime.shared_memory.other_memories import OtherMemories
 from vivum.runtime.shared_memory.own_memory import OwnMemory
+from vivum.wire.codec import FrameBuilder
 
 _ASK = b"?"
 _REFUSAL = b"-"
@@ -30,18 +32,18 @@ class SharedMemory:
     def __init__(
         self,
         endpoint: Endpoint,
-        bytes_min: int,
+        buffer_bytes: int,
         send_datagram: Callable[[Endpoint, bytes], None],
         *,
         writes: bool,
     ) -> None:
-        """Prepare to read, and to write if it `writes`: into about as many bytes as receive buffers have.
+        """Prepare to read, and to write if it `writes`, to those who have receive buffers of so many bytes.
 
         `endpoint` is where the node's notes come from; `send_datagram` sends from there, and may fail in silence.
         """
         self.refused = 0
         self._endpoint = endpoint
-        self._own = OwnMemory(bytes_min, writes)
+        self._own = OwnMemory(buffer_bytes, writes)
         self._others = OtherMemories(self._ask, send_datagram)
         try:
             self._local: LocalSocket | None = LocalSocket(local_address(self._own.key))
@@ -82,6 +84,13 @@ class SharedMemory:
             self._local = None
         self._own.close()
         self._others.close()
+
+    def builder(self, capacity: int) -> FrameBuilder | None:
+        """Make a builder that seals frames where others read them; None if such frames do not go this way."""
+        slots = self._own.slots
+        if slots is None or not slots.frame_bytes_min <= capacity <= slots.frame_bytes_max:
+            return None
+        return FrameBuilder(capacity, slots)
 
     # What the port sends and receives.
 

@@ -26,7 +26,7 @@ def frames(count: int, size: int = 40_000, seed: int = 1) -> list[bytes]:
 
 
 def test_what_was_written_is_read(memory: mmap.mmap) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     assert writer.slots == SLOTS
     for start in range(0, 20, 4):
         some = frames(20)[start : start + 4]
@@ -38,14 +38,14 @@ def test_a_note_has_room_for_as_many_stamps_as_it_may_have() -> None:
 
 
 def test_what_was_written_over_is_missed_and_never_mixed_up(memory: mmap.mmap) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     stamps = [writer.write([frame]) for frame in frames(SLOTS + 3)]
     assert [len(reader.read(each)) for each in stamps] == [0] * 3 + [1] * SLOTS
     assert reader.read(b"".join(stamps)) == frames(SLOTS + 3)[3:]
 
 
 def test_a_slot_that_is_being_written_is_not_read(memory: mmap.mmap) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     stamps = writer.write(frames(1))
     # The stamp is gone while its owner writes.
     memory[:8] = bytes(8)
@@ -54,7 +54,7 @@ def test_a_slot_that_is_being_written_is_not_read(memory: mmap.mmap) -> None:
 
 
 def test_a_length_beyond_the_slot_is_not_believed(memory: mmap.mmap) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     stamps = writer.write(frames(1))
     memory[8:12] = (_slots.FRAME_BYTES_MAX + 1).to_bytes(4, "little")
     assert reader.read(stamps) == []
@@ -64,7 +64,7 @@ def test_a_length_beyond_the_slot_is_not_believed(memory: mmap.mmap) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_stamps_give_frames_that_were_written_or_nothing(memory: mmap.mmap, seed: int) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     sent = frames(SLOTS)
     stamps, random = writer.write(sent), Random(seed)
     for _ in range(5_000):
@@ -76,21 +76,26 @@ def test_damaged_stamps_give_frames_that_were_written_or_nothing(memory: mmap.mm
 
 
 def test_what_does_not_fit_a_slot_is_left_out_with_all_behind_it(memory: mmap.mmap) -> None:
-    writer = _slots.SlotWriter(memory)
+    writer = _slots.Slots(memory, SLOTS)
     large = bytes(_slots.FRAME_BYTES_MAX + 1)
     assert writer.write([large]) == b""
     assert len(writer.write([large[:-1], large, b"small"])) == _slots.STAMP_BYTES
-    assert len(writer.write(frames(SLOTS + 1, 10))) == SLOTS * _slots.STAMP_BYTES, (
-        "no frame is written over by its own run"
-    )
     with pytest.raises(TypeError):
         writer.write(["text"])
     with pytest.raises(ValueError, match="a slot has"):
-        _slots.SlotWriter(mmap.mmap(-1, 4096))
+        _slots.Slots(mmap.mmap(-1, 4096), 1)
+
+
+@pytest.mark.parametrize("reserved", [1, 3, SLOTS])
+def test_copies_rest_in_their_share_of_the_memory(memory: mmap.mmap, reserved: int) -> None:
+    writer, reader = _slots.Slots(memory, reserved), _slots.SlotReader(memory)
+    stamps = [writer.write([frame]) for frame in frames(3 * SLOTS)]
+    assert reader.read(b"".join(stamps)) == frames(3 * SLOTS)[-reserved:]
+    assert sum(any(memory[at : at + 8]) for at in range(0, len(memory), _slots.SLOT_BYTES)) == reserved
 
 
 def test_what_was_read_stays_when_its_slot_is_written_over(memory: mmap.mmap) -> None:
-    writer, reader = _slots.SlotWriter(memory), _slots.SlotReader(memory)
+    writer, reader = _slots.Slots(memory, SLOTS), _slots.SlotReader(memory)
     taken = reader.read(writer.write(frames(SLOTS)))
     writer.write(frames(SLOTS, seed=2))
     assert taken == frames(SLOTS)
@@ -108,7 +113,7 @@ def test_a_reader_beside_a_busy_writer_gets_every_frame_right_or_not_at_all() ->
         # Else it would be its own reader, and wait for ever when there is no other any more.
         os.close(said)
         try:
-            writer = _slots.SlotWriter(memory)
+            writer = _slots.Slots(memory, 2)
             for number in range(ROUNDS):
                 os.write(told, writer.write([number.to_bytes(4, "little") * 15_000]))
         finally:
