@@ -36,19 +36,17 @@ def extensions():
             [f"src/vivum/wire/{name}.pyx"],
             depends=[
                 f"src/vivum/wire/{part}.pxd"
-                for part in ("_arguments", "_body", "_copies", "_header", "_layout", "_slots")
+                for part in ("_arguments", "_body", "_copies", "_frame_bytes", "_header", "_layout")
             ],
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_cuts", "_frames", "_relabel", "_slots", "_window")
+        for name in ("_codec", "_cuts", "_frame_bytes", "_frames", "_relabel", "_window")
     ]
     others = (
         "pipeline.audit._causal_walk",
-        "runtime._arenas",
-        "runtime._board",
         "runtime._datagrams",
-        "runtime._slabs",
+        "runtime.shared_memory._slots",
         "sim._engine",
         "storage._packing",
     )
@@ -56,7 +54,7 @@ def extensions():
         Extension(
             f"vivum.{name}",
             [f"src/vivum/{name.replace('.', '/')}.pyx"],
-            depends=["src/vivum/wire/_slots.pxd"],
+            depends=["src/vivum/wire/_frame_bytes.pxd"],
             extra_compile_args=["-O3"],
             optional=True,
         )

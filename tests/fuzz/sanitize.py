@@ -107,7 +107,7 @@ def main():
         }
         inputs = [sys.executable, __file__, "--child", "--inputs", str(options.inputs)]
         tests = [sys.executable, "-m", "pytest", "tests/unit/wire", "tests/property/wire"]
-        tests.append("tests/unit/runtime/test_board.py")
+        tests.append("tests/unit/runtime/shared_memory")
         for command in (inputs,) if options.plant else (inputs, tests):
             subprocess.run(command, cwd=folder, env=environment, check=True)
 

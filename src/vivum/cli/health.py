@@ -287,9 +287,9 @@ def _probe_multicast() -> str:
 
 
 def _probe_sharing() -> str:
-    from vivum.runtime.boards import board_fault
+    from vivum.runtime.shared_memory.shared_memory import fault
 
-    return board_fault()
+    return fault()
 
 
 def _reason(error: OSError) -> str:

@@ -136,17 +136,11 @@ class Node:
             on_frames(now_ns, source, frames)
         else:
             for frame in frames:
-                if frame.keep():
-                    protocol.on_frame(now_ns, source, frame)
-                else:
-                    self.counters.frames_gone += 1
+                protocol.on_frame(now_ns, source, frame)
         if protocol.effects:
             self._collect(protocol)
 
     def _on_layer_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        if not frame.keep():
-            self.counters.frames_gone += 1
-            return
         lifted = self._stacks.on_frame(now_ns, source, frame)
         if lifted is None:
             self._gate.refuse_kind(now_ns, source, frame)

@@ -47,7 +47,6 @@ class Counters:
     # Reliability.
     frames_duplicate: int = _counter("frames", "Data frames that had been received before; dropped")
     frames_beyond_window: int = _counter("frames", "Data frames too far ahead to keep; dropped, asked for later")
-    frames_gone: int = _counter("frames", "Frames in shared memory that were written over while they were read")
     frames_unwanted: int = _counter("frames", "Data frames on a shared channel, for none of our regions; dropped")
     frames_late: int = _counter("frames", "Best-effort data frames that came after a later one; dropped")
     naks_sent: int = _counter("control frames", "Requests for missing frames")

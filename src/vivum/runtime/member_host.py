@@ -22,13 +22,12 @@ from vivum.observe.trace import Tracer
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.client import MembershipClient
-from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver
 from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
+from vivum.runtime.shared_memory.memory import KEPT_BYTES
 from vivum.runtime.udp import UdpPort
-from vivum.wire.codec import FrameBuilder
 
 PROBE_AGAIN_S = 0.25
 """How often a node whose network was not there looks whether it is there now."""
@@ -90,6 +89,7 @@ class MemberHost:
         self._port = self._open_port()
         keep_heap()
         self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, KEPT_BYTES, options.multicast)
+        shared = self._port.shared_memory
         self._parts = compose_member(
             options.name,
             options.domain,
@@ -99,7 +99,7 @@ class MemberHost:
             options.limits,
             WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network),
             trace=trace,
-            builder=self._builder(),
+            builder=None if shared is None else shared.builder(self.settings.frame_bytes_max),
         )
         self._driver = Driver(
             self._parts.node,
@@ -147,12 +147,6 @@ class MemberHost:
                 port.close()
                 raise
         return port
-
-    def _builder(self) -> FrameBuilder | None:
-        """Let large frames be made where nodes of this machine read them."""
-        slots = None if self._port.boards is None else self._port.boards.slots
-        size = self.settings.frame_bytes_max
-        return FrameBuilder(size, slots) if slots is not None and size >= BOARD_FRAME_BYTES_MIN else None
 
     def _probe_again(self) -> None:
         """Look whether the network is there, until it is."""
@@ -214,8 +208,8 @@ class MemberHost:
     @property
     def shared_frames(self) -> tuple[int, int]:
         """Frames written into shared memory here, and frames of others that were gone before they were read."""
-        boards = self._port.boards
-        return (0, 0) if boards is None else (boards.written, boards.missed)
+        shared = self._port.shared_memory
+        return (0, 0) if shared is None else (shared.frames_sent, shared.frames_missed)
 
     @property
     def receive_buffer_bytes(self) -> int:

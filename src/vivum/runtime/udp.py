@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram, Priority
-from vivum.runtime.boards import (
-    BOARD_FRAME_BYTES_MIN,
-    BOARD_MARK,
-    COMPLAINT_MARK,
-    NOTE_MARK,
-    Boards,
-)
 from vivum.runtime.port import Arrived
+from vivum.runtime.shared_memory.notes import MARK
+from vivum.runtime.shared_memory.shared_memory import SharedMemory
 from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
@@ -99,8 +94,8 @@ class UdpPort:
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them. A port that does without `multicast` still hears it where it can. `shared_memory` tells whether large
-        frames on loopback are sent that way (`boards`); they are read either way, which needs a driver. None is for
+        them. A port that does without `multicast` still hears it where it can. With `shared_memory` large frames on
+        loopback are sent that way; without, they are only read. None is for
         ports that do neither.
         """
         self._interface = packed_interface(interface)
@@ -123,9 +118,9 @@ class UdpPort:
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_readable: Callable[[], None] | None = None
-        # Frames of boards that had to be asked for.
+        # Frames in shared memory that had to be asked for.
         self._late: Arrived = []
-        # Sockets by which notes came of late.
+        # Sockets by which notes of such frames came of late.
         self._noted: set[socket.socket] = set()
         self._closed = False
         self._socket = self._open((interface, port))
@@ -148,9 +143,12 @@ class UdpPort:
 
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-        # A board takes the place of receive buffers, and is as large.
-        is_local = shared_memory is not None and interface.startswith("127.")
-        self.boards = Boards(self.receive_buffer_bytes, shared_memory is True) if is_local else None
+        self.shared_memory: SharedMemory | None = None
+        if shared_memory is not None and interface.startswith("127."):
+            # It takes the place of receive buffers, and is as large.
+            self.shared_memory = SharedMemory(
+                self.endpoint, self.receive_buffer_bytes, self._send_quietly, writes=shared_memory
+            )
 
     def _open(self, address: tuple[str, int]) -> socket.socket:
         try:
@@ -187,11 +185,11 @@ class UdpPort:
         self._loop, self._on_readable = asyncio.get_running_loop(), on_readable
         for each in self.sockets:
             self._loop.add_reader(each, on_readable)
-        if self.boards is not None and self.boards.socket is not None:
-            self._loop.add_reader(self.boards.socket, self._on_boards)
+        if self.shared_memory is not None and self.shared_memory.local is not None:
+            self._loop.add_reader(self.shared_memory.local, self._on_local_readable, self.shared_memory)
 
-    def _on_boards(self) -> None:
-        self._late += self.receive_from_boards()
+    def _on_local_readable(self, shared: SharedMemory) -> None:
+        self._late += shared.on_local_readable()
         if self._late and self._on_readable is not None:
             self._on_readable()
 
@@ -274,20 +272,20 @@ class UdpPort:
         return taken
 
     def _receive_from(self, source: socket.socket, bytes_max: int) -> Arrived:
-        boards = self.boards
-        if boards is None:
+        shared = self.shared_memory
+        if shared is None:
             return self._take(source, bytes_max)
-        taken: list[tuple[Endpoint, bytes]] = []
+        taken: Arrived = []
         while bytes_max > 0:
-            # A note stands for much: where they come, one at a time.
+            # A note stands for up to half a megabyte: where they come, take one datagram at a time.
             arrived = self._take(source, 1 if source in self._noted else bytes_max)
             if not arrived:
                 break
             before, has_mark, has_note = len(taken), False, False
             for place, data in arrived:
-                if data[:1] == BOARD_MARK:
+                if data[:1] == MARK:
                     has_mark = True
-                    has_note |= self._on_board_mark(boards, place, data, taken)
+                    has_note |= shared.read(place, data, taken)
                 else:
                     taken.append((place, data))
             if has_note:
@@ -296,50 +294,25 @@ class UdpPort:
                 self._noted.discard(source)
             if not has_mark:
                 break
-            # No more was taken because of it, though there may be: it may have been a stranger's.
+            # `_take` ended with the mark, which may be a stranger's: there may be more.
             bytes_max -= sum([len(data) for _, data in taken[before:]]) + DATAGRAM_COST_BYTES * len(arrived)
         return taken
 
-    def _on_board_mark(self, boards: Boards, place: Endpoint, data: bytes, taken: list[tuple[Endpoint, bytes]]) -> bool:
-        """Take what may be a note or a complaint, or is left to the gate; tell whether it was a note."""
-        if data.startswith(NOTE_MARK):
-            complaint = boards.read(place, data, taken)
-            if complaint is not None:
-                self._complain(place, complaint)
-            return True
-        if data.startswith(COMPLAINT_MARK):
-            boards.on_complaint(data)
-        else:
-            # Random bytes: the gate counts them.
-            taken.append((place, data))
-        return False
-
-    def _complain(self, place: Endpoint, complaint: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.sendto(complaint, place)
-
-    def receive_from_boards(self) -> list[tuple[Endpoint, bytes]]:
-        """Attend to the socket of the boards: return the frames that waited for one."""
-        assert self.boards is not None
-        taken, complaints = self.boards.on_readable()
-        for place, complaint in complaints:
-            self._complain(place, complaint)
-        return taken
-
-    def _take(self, source: socket.socket, bytes_max: int) -> list[tuple[Endpoint, bytes]]:
+    def _take(self, source: socket.socket, bytes_max: int) -> Arrived:
+        """Take datagrams up to about so many bytes, or up to those that were read together with a note."""
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
             try:
                 return self._receiver.receive(
-                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, BOARD_MARK[0]
+                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, MARK[0]
                 )
             except OSError as error:
                 if error.errno not in FORBIDDEN:
                     raise
                 self._receiver = None
         known = self._endpoints
-        taken: list[tuple[Endpoint, bytes]] = []
+        taken: Arrived = []
         receive, append = source.recvfrom, taken.append
         while bytes_max > 0:
             try:
@@ -359,17 +332,17 @@ class UdpPort:
                 append((endpoint, data))
         return taken
 
-    def look(self, wait_ns: int) -> list[tuple[Endpoint, bytes]]:
+    def look(self, wait_ns: int) -> Arrived:
         """Take one datagram of any socket; if there is none, look again for at most so long, without sleeping.
 
         As `receive` otherwise. Looks only once where `_datagrams` is missing.
         """
         if self._receiver is not None:
             arrived = self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
-            if self.boards is None or not arrived or arrived[0][1][:1] != BOARD_MARK:
+            if self.shared_memory is None or not arrived or arrived[0][1][:1] != MARK:
                 return arrived
-            taken: list[tuple[Endpoint, bytes]] = []
-            self._on_board_mark(self.boards, *arrived[0], taken)
+            taken: Arrived = []
+            self.shared_memory.read(*arrived[0], taken)
             return taken
         for each in [] if self._closed else self.sockets:
             taken = self._receive_from(each, 1)
@@ -461,16 +434,19 @@ class UdpPort:
             if run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX:
                 break
             run.append(each.data)
-        boards = self.boards
-        if boards is not None and priority is Priority.DATA and boards.is_open and len(run[0]) >= BOARD_FRAME_BYTES_MIN:
-            # What is sent again goes as a datagram: who asked for it may not be able to read boards.
-            note, count = boards.write(run)
+        if self.shared_memory is not None and priority is Priority.DATA:
+            # What is sent again goes as a datagram: who asked for it may not be able to read shared memory.
+            note, count = self.shared_memory.send(run)
             if count:
                 _datagrams.send(self._socket.fileno(), [note], packed)
                 return count
-        # The kernel cannot have them where they are.
-        run = [each if type(each) is bytes else bytes(each) for each in run]
-        return _datagrams.send(self._socket.fileno(), run, packed)
+        # A frame may be sealed in shared memory: the kernel gets a copy.
+        return _datagrams.send(self._socket.fileno(), [bytes(each) for each in run], packed)
+
+    def _send_quietly(self, where: Endpoint, data: bytes) -> None:
+        """Send a datagram that nobody misses if it is lost."""
+        with contextlib.suppress(OSError):
+            self._socket.sendto(data, where)
 
     @staticmethod
     def _run(datagrams: Sequence[Datagram], start: int) -> int:
@@ -501,10 +477,10 @@ class UdpPort:
                 loop.remove_reader(each)
                 loop.remove_writer(each)
             each.close()
-        if loop is not None and self.boards is not None and self.boards.socket is not None:
-            loop.remove_reader(self.boards.socket)
-        if self.boards is not None:
-            self.boards.close()
+        if self.shared_memory is not None:
+            if loop is not None and self.shared_memory.local is not None:
+                loop.remove_reader(self.shared_memory.local)
+            self.shared_memory.close()
         self._descriptors = []
         self._closed = True
 

@@ -16,9 +16,9 @@ cdef extern from *:
 
 
 cdef inline int check_body(
-    const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at, Py_ssize_t* runs, bint* has_pieces
+    const uint8_t* base, Py_ssize_t at, Py_ssize_t stop, Py_ssize_t* fault_at, Py_ssize_t* runs
 ) noexcept nogil:
-    """Walk all runs of a body once, and count them; note whether there are pieces of messages. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
+    """Walk all runs of a body once, and count them. Afterwards nothing that `messages` does can leave `at <= n < stop`."""
     cdef uint32_t count, left, flags
     cdef uint64_t first
     cdef Py_ssize_t size
@@ -45,8 +45,6 @@ cdef inline int check_body(
                 return FAULT_TORN
             at += size
             left -= 1
-        if flags:
-            has_pieces[0] = True
         # The walk has passed the length of the first message, and `size` is that of the last.
         if flags & C_CONTINUES and load16(base + fault_at[0] + C_RUN_HEADER) == 0:
             return FAULT_FRAGMENT

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence, Set
 from typing import final, overload
 
-from vivum.wire._slots import SlotPool
+from vivum.wire._frame_bytes import FrameMemory
 from vivum.wire.kinds import Kind
 
 VERSION: int
@@ -70,12 +70,6 @@ class Frame:
     @property
     def body_stop(self) -> int:
         """Offset of the first byte of `data` behind this frame."""
-    def keep(self) -> bool:
-        """Make sure that the frame stays, for who does not take its messages at once; False if it is gone.
-
-        Only a frame that is lent (`_slots.Lent`) can be gone. Until it is kept nothing should be asked of one but what
-        its header tells, and `take_runs`; all else keeps it, and fails with `LookupError` if it is gone.
-        """
     def messages(self) -> list[tuple[int, int, int, list[bytes]]]:
         """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail.
 
@@ -99,16 +93,14 @@ def consecutive(frames: list[Frame], start: int = 0) -> int:
 
 def take_runs(
     frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
-) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
-    """Take the messages of frames out: of how many frames, and runs with the index of their first frame before each.
+) -> list[tuple[int, int, int, int, list[bytes] | PackedRun]]:
+    """Take the messages of frames out, in runs, each with the index of its first frame before it.
 
     Runs are as `Frame.messages` gives them, but the list with which a SPREAD frame begins is left out. Where the first
     run of a frame goes on with the last of the frame before, both without flags and sealed at the same time, they are
     one, of no more than `messages_max` messages if it is of several. Runs of group `GROUP_MAX` are never joined.
     Messages of a group in `packed` are not cut where frames have nothing else in them, unless that would hold on to
     more than twice their bytes. Of such a group, frames that have nothing else are not joined with others.
-
-    If a frame is gone that was lent, that is how many were taken: what is behind it was not looked at.
     """
 
 @final
@@ -150,9 +142,8 @@ class FrameBuilder:
     A method that raises leaves it as it was. Payloads may be any bytes-like object and are copied at once.
     """
 
-    def __init__(self, capacity: int, pool: SlotPool | None = None) -> None:
-        """Prepare for frames of so many bytes. With a pool large ones are made in slots of it while there are any, and
-        are no `bytes` but act as such (`Slot`)."""
+    def __init__(self, capacity: int, memory: FrameMemory | None = None) -> None:
+        """Prepare for frames of so many bytes. With a memory, large ones are sealed there while it has room."""
     @property
     def capacity(self) -> int:
         """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""

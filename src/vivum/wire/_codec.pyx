@@ -21,9 +21,9 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from vivum.wire._arguments cimport get_buffer, whole
+from vivum.wire._frame_bytes cimport FrameBytes, FrameMemory
 from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
-from vivum.wire._slots cimport C_SLOT, C_SLOT_FRAME_MIN, C_SLOT_HEAD, Slot, SlotPool
 
 from vivum.wire import layout, refusals
 from vivum.wire._cuts import seal_cut
@@ -83,10 +83,10 @@ cdef uint64_t CONTROL_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS) & ~ME
 cdef class FrameBuilder:
     """A frame under construction; see the stub."""
 
-    # The frame itself, a `bytes` object that nobody else has yet or a slot, and where its bytes are.
+    # The frame itself, a `bytes` object that nobody else has yet or room in a memory, and where its bytes are.
     cdef PyObject* _frame
-    cdef Slot _slot
-    cdef SlotPool _pool
+    cdef FrameBytes _room
+    cdef FrameMemory _memory
     cdef uint8_t* _buffer
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t size
@@ -98,25 +98,25 @@ cdef class FrameBuilder:
     cdef uint32_t _run_count
     cdef uint64_t _run_next
 
-    def __cinit__(self, capacity, SlotPool pool=None):
-        cdef uint64_t most = C_FRAME_MAX if pool is None else min(C_FRAME_MAX, C_SLOT - C_SLOT_HEAD)
+    def __cinit__(self, capacity, FrameMemory memory=None):
+        cdef uint64_t most = C_FRAME_MAX if memory is None else min(C_FRAME_MAX, memory.frame_bytes_max)
         self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, most)
-        self._pool = pool
+        self._memory = memory
         self._reset()
 
     def __dealloc__(self):
         Py_XDECREF(self._frame)
 
     cdef int _reset(self) except -1:
-        """Begin a frame in a slot, or in a `bytes` object of its own that is cut to its size: no copy is made of it."""
-        cdef Slot slot = self._pool.take(False) if self._pool is not None else None
-        if slot is None:
+        """Begin a frame where it will stay: in the memory, or in a `bytes` object that is cut to its size at the end."""
+        cdef FrameBytes room = self._memory.room() if self._memory is not None else None
+        if room is None:
             self._frame = raw_bytes(NULL, self.capacity)
             self._buffer = <uint8_t*>raw_string(self._frame)
         else:
             self._frame = NULL
-            self._buffer = slot.start
-        self._slot = slot
+            self._buffer = room.start
+        self._room = room
         self._begin()
         return 0
 
@@ -287,18 +287,17 @@ cdef class FrameBuilder:
         """Hand the frame over, and begin the next one."""
         cdef PyObject* made
         cdef bytes frame
-        cdef Slot slot
+        cdef FrameBytes room = self._room
         write_header(self._buffer, header, padded)
         memset(self._buffer + self.size, 0, padded - self.size)
-        slot = self._slot
-        if slot is not None:
-            if padded < C_SLOT_FRAME_MIN:
+        if room is not None:
+            if padded < self._memory.frame_bytes_min:
                 frame = PyBytes_FromStringAndSize(<const char*>self._buffer, padded)
                 self._begin()
                 return frame
             self._reset()
-            slot.size = padded
-            return slot
+            room.size = padded
+            return room
         made = self._frame
         # First: where there is no memory for the next frame, this one is as it was.
         self._reset()

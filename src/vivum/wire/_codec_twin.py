@@ -104,7 +104,7 @@ class FrameBuilder:
 
     __slots__ = ("_body", "_capacity", "_count", "_run", "_run_count", "_run_group", "_run_next")
 
-    def __init__(self, capacity: int, pool: None = None) -> None:  # noqa: ARG002 - there is no pool without `_slots`
+    def __init__(self, capacity: int, memory: None = None) -> None:  # noqa: ARG002 - only compiled builders use one
         self._capacity = require(capacity, "capacity", CAPACITY_MIN, FRAME_BYTES_MAX)
         self._reset()
 

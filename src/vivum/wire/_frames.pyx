@@ -4,9 +4,6 @@
 
 The twin `_frames_twin.py` has the same names and the same behaviour to the byte and to the error; change both or
 neither. The rules against reading past a buffer are those of `_codec.pyx`.
-
-The twin knows no frames that are lent (`_slots.pyx`). What is in them may change at any time, so nothing that was checked
-in one is relied on: what is cut is checked against the frame's end again, and is not used if the frame was gone then.
 """
 
 cimport cython
@@ -18,7 +15,6 @@ from vivum.wire._body cimport check_body
 from vivum.wire._copies cimport *
 from vivum.wire._header cimport is_kind
 from vivum.wire._layout cimport *
-from vivum.wire._slots cimport Lent
 
 from collections.abc import Sequence
 
@@ -54,7 +50,6 @@ cdef class Taken:
     cdef int begin(self, Py_ssize_t index, uint32_t tag, uint64_t first, Py_ssize_t count, Frame of) except -1:
         """Begin a run with some messages, and room for those that go on with it if it is the last of a frame."""
         cdef uint64_t total = count
-        self.close()
         self.end = index + 1
         if of is not None and index + 1 < PyList_GET_SIZE(self.frames):
             self.end = joint_end(self, index, of, tag, first, &total)
@@ -63,17 +58,11 @@ cdef class Taken:
         self.runs.append((index, tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, self.payloads))
         return 0
 
-    cdef int close(self) except -1:
-        """Leave the last run as it is."""
-        # Somebody changed a count after it was added up, and behaves as if nothing was, or a frame is gone.
-        if self.payloads is not None and self.filled < PyList_GET_SIZE(self.payloads):
-            del self.payloads[self.filled :]
-        return 0
 
-
-cdef Taken take_nothing(list frames, object packed, uint64_t messages_max):
+cdef Taken take_nothing(frames, object packed, uint64_t messages_max):
     cdef Taken taken = Taken.__new__(Taken)
-    taken.frames = frames
+    # A list of our own: what was counted ahead of cutting must still be there when it is cut.
+    taken.frames = list(frames)
     taken.packed = packed
     taken.messages_max = messages_max
     taken.runs = []
@@ -95,18 +84,15 @@ cdef class Frame:
     cdef readonly uint64_t sequence
     cdef readonly uint64_t sent_ns
     cdef readonly Py_ssize_t start
-    # What it is in, and where it begins there; of a frame that is lent, who lends it, until it is kept.
-    cdef bytes _data
+    # What it is in, and where it begins there.
+    cdef readonly bytes data
     cdef const uint8_t* _base
-    cdef Lent _lent
     cdef uint8_t _kind
     # Where its messages begin, behind a list of regions if there is one, how many runs there are of them, and where the
     # last ends in `data`: padding may follow.
     cdef Py_ssize_t _begin
     cdef Py_ssize_t _runs
     cdef Py_ssize_t _stop
-    # Some of its messages are pieces of others.
-    cdef bint _has_pieces
 
     def __init__(self):
         raise refusals.made_by_split()
@@ -127,43 +113,6 @@ cdef class Frame:
     def stream(self):
         return (self.sender, self.incarnation, self.region, self.view)
 
-    @property
-    def data(self):
-        self._own()
-        return self._data
-
-    def keep(self):
-        cdef bytes copied
-        cdef const uint8_t* base
-        cdef Py_ssize_t stop = 0, runs = 0
-        cdef bint has_pieces = False
-        if self._lent is None:
-            return True
-        copied = PyBytes_FromStringAndSize(<const char*>self._base, self.length)
-        base = <const uint8_t*>PyBytes_AS_STRING(copied)
-        # Who lends it might have changed it since it was checked, without a new stamp: not by mistake, but in malice.
-        if not self._lent.is_there():
-            return False
-        if base[0] != C_VERSION or base[1] != self._kind or load16(base + 2) != self.length:
-            return False
-        if is_kind(self._kind, MESSAGE_MASK) and check_body(
-            base, C_HEADER, self.length, &stop, &runs, &has_pieces
-        ):
-            return False
-        self._data = copied
-        self._base = base
-        self._note_runs(runs)
-        self._stop = stop
-        self._has_pieces = has_pieces
-        self.start = 0
-        self._lent = None
-        return True
-
-    cdef int _own(self) except -1:
-        if self._lent is not None and not self.keep():
-            raise refusals.frame_gone()
-        return 0
-
     def messages(self):
         cdef list runs = [], payloads
         cdef const uint8_t* p
@@ -171,7 +120,6 @@ cdef class Frame:
         cdef uint32_t tag
         cdef uint64_t first
         cdef Py_ssize_t count
-        self._own()
         # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
         if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
             return runs
@@ -184,10 +132,7 @@ cdef class Frame:
             tag = load32(p)
             first = load64(p + 4)
             payloads = PyList_New(count)
-            p = cut_run(p + C_RUN_HEADER, stop, payloads, 0, count)
-            if p == NULL:
-                # Impossible in what was checked and is ours; what was not filled must not be seen.
-                raise refusals.frame_gone()
+            p = cut_run(p + C_RUN_HEADER, payloads, 0, count)
             runs.append((tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
         return runs
 
@@ -197,57 +142,43 @@ cdef class Frame:
         self._begin = C_HEADER
         self._runs = runs
         if runs and load32(p) == C_GROUP_MAX and load64(p + 4) == LIST and load16(p + 12) == 1:
-            behind = C_HEADER + C_RUN_HEADER + C_LENGTH + load16_once(p + C_RUN_HEADER)
-            # There is another run, or none at all, unless somebody changed it since it was checked.
-            if behind + (C_RUN_HEADER if runs > 1 else 0) <= self.length:
-                self._begin = behind
-                self._runs = runs - 1
+            behind = C_HEADER + C_RUN_HEADER + C_LENGTH + load16(p + C_RUN_HEADER)
+            self._begin = behind
+            self._runs = runs - 1
 
-    cdef bint _cut(self, Taken taken, Py_ssize_t index, Py_ssize_t begin) except -1:
-        """Take all runs from a place on out; tell whether they are there, or the frame was gone. What was taken then is to be undone."""
+    cdef int _cut(self, Taken taken, Py_ssize_t index, Py_ssize_t begin) except -1:
+        """Take all runs from a place on out."""
         cdef const uint8_t* p = self._base + begin
         cdef const uint8_t* stop = self._base + self.length
         cdef uint32_t tag
-        cdef uint64_t first
         cdef Py_ssize_t count, left = self._runs
         cdef bint goes_on = index < taken.end
         # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
         if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
-            return True
+            return 0
         while stop - p >= C_RUN_HEADER:
-            count = load16_once(p + 12)
+            count = load16(p + 12)
             if count == 0:
                 break
             tag = load32(p)
-            first = load64(p + 4)
-            if self._lent is not None and (tag > C_GROUP_MAX or first > C_SEQUENCE_MAX - <uint64_t>(count - 1)):
-                # It changed since it was checked: for pieces of messages, which are never cut where they are lent, more
-                # must hold.
-                return False
             left -= 1
             if not goes_on:
-                taken.begin(index, tag, first, count, self if left == 0 else None)
-            elif count > PyList_GET_SIZE(taken.payloads) - taken.filled:
-                return False
+                taken.begin(index, tag, load64(p + 4), count, self if left == 0 else None)
             goes_on = False
-            p = cut_run(p + C_RUN_HEADER, stop, taken.payloads, taken.filled, count)
-            if p == NULL:
-                return False
+            p = cut_run(p + C_RUN_HEADER, taken.payloads, taken.filled, count)
             taken.filled += count
-        return self._lent is None or self._lent.is_there()
+        return 0
 
     def body(self):
         if self.length < C_HEADER:
             return b""
-        self._own()
         return PyBytes_FromStringAndSize(<const char*>self._base + C_HEADER, self.length - C_HEADER)
 
     def to_bytes(self):
         if self.length < C_HEADER:
             return b""
-        self._own()
-        if self.length == PyBytes_GET_SIZE(self._data):
-            return self._data
+        if self.length == PyBytes_GET_SIZE(self.data):
+            return self.data
         return PyBytes_FromStringAndSize(<const char*>self._base, self.length)
 
     def __repr__(self):
@@ -259,42 +190,27 @@ cdef class Frame:
 
 
 def split(data):
-    cdef bytes held = None
-    cdef Lent lent = None
+    cdef bytes held
     cdef const uint8_t* base
     cdef const uint8_t* p
-    cdef uint8_t header[C_HEADER]
     cdef Py_ssize_t total, left, length, at = 0, fault_at = 0
     cdef Py_ssize_t runs
-    cdef bint has_pieces
     cdef int fault
     cdef list frames = []
     cdef Frame frame
     if PyBytes_CheckExact(data):
         held = <bytes>data
-    elif type(data) is Lent:
-        lent = <Lent>data
-        if lent.size < C_HEADER or load16(lent.start + 2) != lent.size:
-            # Not one frame: what nobody needs lends.
-            held = lent.copy()
-            lent = None
-            if held is None:
-                return frames
     elif isinstance(data, (bytes, bytearray, memoryview)):
         held = bytes(data)
     else:
         raise refusals.not_bytes_like("data", data)
-    total = PyBytes_GET_SIZE(held) if lent is None else lent.size
+    total = PyBytes_GET_SIZE(held)
     if total == 0:
         raise refusals.empty_buffer()
-    base = <const uint8_t*>PyBytes_AS_STRING(held) if lent is None else lent.start
+    base = <const uint8_t*>PyBytes_AS_STRING(held)
     while at < total:
         p = base + at
         left = total - at
-        if lent is not None:
-            # Its fields may change at any time: they are looked at once. There is one frame, of at least a header.
-            copy_once(header, p, C_HEADER)
-            p = header
         if p[0] != C_VERSION:
             raise refusals.wrong_version(p[0], at)
         if left < C_HEADER:
@@ -302,19 +218,17 @@ def split(data):
         if not is_kind(p[1], KNOWN_MASK):
             raise refusals.unknown_kind(p[1], at)
         length = load16(p + 2)
-        if length < C_HEADER or length > C_FRAME_MAX or length > left or (lent is not None and length != left):
+        if length < C_HEADER or length > C_FRAME_MAX or length > left:
             raise refusals.wrong_length(length, at, left)
         if load64(p + 24) > C_SEQUENCE_MAX:
             raise refusals.frame_sequence(at)
         runs = 0
-        has_pieces = False
         if is_kind(p[1], MESSAGE_MASK):
-            fault = check_body(base, at + C_HEADER, at + length, &fault_at, &runs, &has_pieces)
+            fault = check_body(base, at + C_HEADER, at + length, &fault_at, &runs)
             if fault:
                 raise refusals.bad_body(fault, fault_at)
         frame = Frame.__new__(Frame)
         frame._kind = p[1]
-        frame._has_pieces = has_pieces
         frame._stop = fault_at
         frame.length = <uint16_t>length
         frame.domain = load32(p + 4)
@@ -325,8 +239,7 @@ def split(data):
         frame.view = load32(p + 20)
         frame.sequence = load64(p + 24)
         frame.sent_ns = load64(p + 32)
-        frame._data = held
-        frame._lent = lent
+        frame.data = held
         frame._base = base + at
         frame.start = at
         frame._note_runs(runs)
@@ -423,61 +336,45 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
         frame = frames[at]
         start = frame.start + frame._begin + C_RUN_HEADER
         count = load16(frame._base + frame._begin + 12)
-        run._pieces.append((frame._data, start, count))
+        run._pieces.append((frame.data, start, count))
         run.payload_bytes += frame._stop - start - C_LENGTH * count
         run._count += count
-        if frame._data is not before:
-            before = frame._data
+        if frame.data is not before:
+            before = frame.data
             run.held_bytes += PyBytes_GET_SIZE(before)
         at += 1
     return run if run.payload_bytes >= run.held_bytes // 2 else None
 
 
 def take_runs(frames, messages_max, packed=frozenset()):
-    cdef list payloads
     cdef Taken taken = take_nothing(frames, packed, whole(messages_max, "messages_max", 0, U64))
-    cdef Py_ssize_t at = 0, place, filled
+    cdef Py_ssize_t at = 0
     cdef Frame frame
     while at < len(taken.frames):
         frame = <Frame?>taken.frames[at]
         if packed and frame._runs == 1 and at >= taken.end and take_packed(taken, at, frame):
             at = taken.end
             continue
-        place, payloads, filled = len(taken.runs), taken.payloads, taken.filled
-        if (frame._has_pieces and not frame.keep()) or not frame._cut(taken, at, frame._begin):
-            del taken.runs[place:]
-            taken.payloads, taken.filled = payloads, filled
-            break
+        frame._cut(taken, at, frame._begin)
         at += 1
-    taken.close()
-    return at, taken.runs
+    return taken.runs
 
 
 cdef bint take_packed(Taken taken, Py_ssize_t at, Frame frame) except -1:
     """Take a run without cutting it, of frames that have nothing else in them; False if that cannot be."""
-    cdef const uint8_t* p
-    cdef uint32_t tag = load32(frame._base + frame._begin)
-    cdef uint64_t first, count, kept
-    cdef Py_ssize_t end, place
+    cdef const uint8_t* p = frame._base + frame._begin
+    cdef uint32_t tag = load32(p)
+    cdef uint64_t first, count
+    cdef Py_ssize_t end
     cdef PackedRun run
-    if tag not in taken.packed or not frame.keep() or frame._runs != 1:
-        return False
-    p = frame._base + frame._begin
-    if load32(p) != tag:
+    if tag not in taken.packed:
         return False
     first = load64(p + 4)
-    count = kept = load16(p + 12)
+    count = load16(p + 12)
     end = joint_end(taken, at, frame, tag, first, &count)
-    for place in range(at + 1, end):
-        if not (<Frame>taken.frames[place]).keep():
-            return False
-    # Those that were lent might have changed before they were kept.
-    if joint_end(taken, at, frame, tag, first, &kept) != end or kept != count:
-        return False
     run = packed_run(taken.frames, at, end)
     if run is None:
         return False
-    taken.close()
     taken.payloads = None
     taken.end = end
     taken.runs.append((at, tag, first, 0, run))
@@ -502,7 +399,7 @@ cdef Py_ssize_t joint_end(
         if frame._runs == 0 or frame.sent_ns != head.sent_ns or (is_packed and (frame._runs == 1) != (head._runs == 1)):
             break
         p = frame._base + frame._begin
-        more = load16_once(p + 12)
+        more = load16(p + 12)
         if (
             load32(p) != tag or load64(p + 4) != first + count[0] or more == 0
             or first + count[0] > C_SEQUENCE_MAX - (more - 1) or count[0] + more > taken.messages_max

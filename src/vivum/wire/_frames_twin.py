@@ -89,10 +89,6 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
             runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
         return runs
 
-    def keep(self) -> bool:
-        """Tell whether the frame is there for good: nobody lends frames to this form of the codec."""
-        return True
-
     def body(self) -> bytes:
         """Copy the body out, padding included."""
         return self.data[self.body_start : self.body_stop]
@@ -288,7 +284,7 @@ def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun 
 
 def take_runs(
     frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
-) -> tuple[int, list[tuple[int, int, int, int, list[bytes] | PackedRun]]]:
+) -> list[tuple[int, int, int, int, list[bytes] | PackedRun]]:
     """Take the messages of frames out, as one run where the first of a frame goes on with the last before."""
     require(messages_max, "messages_max", 0, U64_MAX)
     # Runs with all frames that they are of, and the index of the first.
@@ -313,4 +309,4 @@ def take_runs(
                 rest = found[1:]
         spans += [(at, [frame], run) for run in rest]
         before = found
-    return len(frames), [(at, *run[:3], _packed_run(span, run, packed) or run[3]) for at, span, run in spans]
+    return [(at, *run[:3], _packed_run(span, run, packed) or run[3]) for at, span, run in spans]

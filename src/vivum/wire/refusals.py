@@ -108,11 +108,6 @@ def made_by_split() -> TypeError:
     return TypeError("a Frame is made by split(), which validates it; there is no other way to make one")
 
 
-def frame_gone() -> LookupError:
-    """Make the error for a frame that was lent, is gone, and was not asked for by `keep` first."""
-    return LookupError("the frame is not where it was lent any more; keep() tells that")
-
-
 def made_by_take_runs() -> TypeError:
     """Refuse to make a run of messages of which nobody knows where they are."""
     return TypeError("a PackedRun is made by take_runs(); there is no other way to make one")

@@ -234,7 +234,7 @@ def packed_run(first: int) -> RecordedRun:
     builder = codec.FrameBuilder(3000)
     builder.extend(1, first, [PAYLOAD, PAYLOAD])
     frames = codec.split(builder.seal(1, 2, 3, 4, 5, 6, 7, 8, pad_to=3000))
-    ((*_, found),) = codec.take_runs(frames, 9, {1})[1]
+    ((*_, found),) = codec.take_runs(frames, 9, {1})
     assert isinstance(found, PackedRun)
     return RecordedRun("/a", 1, 1, first, 1, 0, 0, found)
 

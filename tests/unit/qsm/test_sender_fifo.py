@@ -269,7 +269,7 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
             assert stream.is_next(part[0].sequence, len(part))
             assert chain.is_ready(stream)
             stream.on_run(0, part)
-            chain.deliver_run(stream, part, take_runs(part, 1000, packed)[1], effects)
+            chain.deliver_run(stream, part, take_runs(part, 1000, packed), effects)
         runs[packed] = deliveries(effects)
         assert delivered(effects)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
         assert any(isinstance(each.payloads, PackedRun) for each in deliveries(effects)) == bool(packed)

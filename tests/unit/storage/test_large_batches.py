@@ -238,7 +238,7 @@ def packed(first: int, payloads: list[bytes]) -> PackedRun:
     while at < len(payloads):
         at = builder.extend(1, first, payloads, at)
         frames += codec.split(builder.seal(1, 2, 3, 4, 5, 6, len(frames), 7, pad_to=1472))
-    ((*_, found),) = codec.take_runs(frames, len(payloads), {1})[1]
+    ((*_, found),) = codec.take_runs(frames, len(payloads), {1})
     assert isinstance(found, PackedRun)
     return found
 

@@ -6,7 +6,6 @@ one after the other; what does not follow, or has a gap before it, is left to th
 
 from vivum.core.ids import Endpoint, ViewNumber
 from vivum.core.machine import Effect
-from vivum.observe.counters import Counters
 from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.region import RegionMember
@@ -46,21 +45,7 @@ def take_run(
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
     if not (stream.is_next(first.sequence, len(run)) and chain.is_ready(stream)):
         return 0
-    # Before anything is noted: a frame that is only lent may be gone, and is as good as lost then.
-    count, messages = take_runs(run, RUN_MESSAGES_MAX, chain.packed)
-    is_gone = count < len(run)
-    if is_gone:
-        chain.counters.frames_gone += 1
-        run = run[:count]
-    if run:
-        region.on_run(now_ns, stream, run)
-        chain.deliver_run(stream, run, messages, effects)
-    return count + is_gone
-
-
-def is_kept(frame: Frame, counters: Counters) -> bool:
-    """Make sure that a frame stays; tell whether it could be done, and count it if not."""
-    if frame.keep():
-        return True
-    counters.frames_gone += 1
-    return False
+    messages = take_runs(run, RUN_MESSAGES_MAX, chain.packed)
+    region.on_run(now_ns, stream, run)
+    chain.deliver_run(stream, run, messages, effects)
+    return len(run)

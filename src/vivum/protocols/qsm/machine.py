@@ -29,7 +29,7 @@ from vivum.protocols.membership.client.client import ClientState, MembershipClie
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.departures import note_departures
-from vivum.protocols.qsm.lanes import Lane, Lanes, Route, is_kept, take_run
+from vivum.protocols.qsm.lanes import Lane, Lanes, Route, take_run
 from vivum.protocols.qsm.marks import streams_before
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
 from vivum.protocols.qsm.receive.channels import Channels
@@ -198,12 +198,12 @@ class QsmMachine:
         index = 0
         while index < len(frames):
             taken = take_run(self._lanes, now_ns, source, frames, index, self.effects)
-            if not taken and is_kept(frames[index], self.counters):
+            if not taken:
                 self.on_frame(now_ns, source, frames[index])
             index += taken or 1
 
     def _pick(self, source: Endpoint, frame: Frame) -> Frame | None:
-        if (frame.sender, frame.incarnation) == self.member or not is_kept(frame, self.counters):
+        if (frame.sender, frame.incarnation) == self.member:
             return None
         mine = pick(frame, reversed(self.regions))
         if mine is None and self.member is not None and frame.view > self.client.epoch:

@@ -181,7 +181,7 @@ class SenderFifo:
         if self._is_torn and not stream.sender_gone:
             self.is_broken |= bool(frames)
         elif frames:
-            _, runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
+            runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
             self._deliver_runs(frames, runs, stream, effects)
 
     def _deliver_runs(

@@ -368,8 +368,7 @@ class StreamReceiver:
             # Whatever a peer asks for, no more is looked at than is here.
             for number in wanted if len(wanted) <= len(cache) else sorted(each for each in cache if each in wanted):
                 frame = cache.get(number)
-                # One that is lent stays until nobody can miss it, or its sender gave it up.
-                if frame is not None and frame.keep():
+                if frame is not None:
                     found.append(frame)
                     if len(found) == frames_max:
                         return found

@@ -244,11 +244,6 @@ class RegionSender:
         """Bytes of the frames that are kept."""
         return sum(map(len, self._frames))
 
-    @property
-    def lent(self) -> list[bytes]:
-        """Kept frames that others may read where they are."""
-        return [data for data in self._frames if type(data) is not bytes]
-
     # What the region reports.
 
     def on_report(self, report: RegionReport) -> set[GroupId]:

@@ -59,9 +59,6 @@ class Sender:
         self._paced: dict[ViewKey, int] = {}
         self._pending_high = 0
         self._waiting_bytes = 0
-        # Frames of streams that were given up, where others may still read them, and since when there are such.
-        self._lent: list[bytes] = []
-        self._lent_since_ns: int | None = None
 
     @property
     def waiting_bytes(self) -> int:
@@ -191,11 +188,6 @@ class Sender:
 
     def retire(self, now_ns: int, kept: Iterable[ViewKey]) -> None:
         """Forget streams that are done, but for those whose region this node is still in; give up overdue ones."""
-        if self._lent and self._lent_since_ns is None:
-            self._lent_since_ns = now_ns
-        elif self._lent_since_ns is not None and now_ns - self._lent_since_ns >= self._settings.quiesce_ns_max:
-            self._lent_since_ns = None
-            self._lent.clear()
         for key, stream in list(self.streams.items()):
             if stream.closing_since_ns is None or key in kept:
                 continue
@@ -207,7 +199,6 @@ class Sender:
     def forsake(self, key: ViewKey) -> None:
         """Give up a stream into a view that never became quiet; report what is not known to be everywhere."""
         stream = self.streams.pop(key)
-        self._go_on_lending(stream)
         self._end(stream)
         self._waiting_bytes -= stream.waiting_bytes
         for group, (_, stop, stable) in stream.put.items():
@@ -215,11 +206,6 @@ class Sender:
             self._fail(feed, stable, stop, f"region {key[0]} did not become quiet after its view {key[1]}")
             feed.forsake(stream)
             self._confirm(feed)
-
-    def _go_on_lending(self, stream: RegionSender) -> None:
-        """Leave frames where they are, though this node is done with them: members may need them for each other."""
-        self._lent += stream.lent
-        self._lent_since_ns = None
 
     def _end(self, stream: RegionSender) -> None:
         """Remember where a stream ended: this node may come back to the same region view, and goes on from there."""
@@ -232,8 +218,6 @@ class Sender:
         """This life is over. What was not confirmed is reported."""
         for feed in self._feeds.values():
             self._fail(feed, feed.stable, feed.next_message, "this node was dropped from the domain")
-        for stream in self.streams.values():
-            self._go_on_lending(stream)
         self.streams.clear()
         self._ended.clear()
         self.repairs.clear()

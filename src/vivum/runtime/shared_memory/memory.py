@@ -1,0 +1,73 @@
+"""Memory that one process writes and others can only read, without a name in any file system.
+
+It is a sealed `memfd`: whoever has its descriptor can neither write nor shrink it. A process that reads memory after
+it was shrunk is killed, so `open_memory` refuses what is not sealed. Nothing is left behind however a process ends.
+"""
+
+import fcntl
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+from vivum.wire.codec import COMPILED
+
+if TYPE_CHECKING:
+    from vivum.runtime.shared_memory import _slots
+    from vivum.runtime.shared_memory._slots import SlotReader, Slots
+
+    IS_AVAILABLE: bool
+else:
+    try:
+        from vivum.runtime.shared_memory import _slots
+    except ImportError:
+        _slots = None
+    # Without the compiled part, or with `VIVUM_PURE=1` as for the codec, datagrams serve.
+    IS_AVAILABLE = _slots is not None and COMPILED and hasattr(os, "memfd_create")
+
+F_SEAL_FUTURE_WRITE = 0x10
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
+
+COPIES_MIN = 16
+"""Slots for copies, however small receive buffers are."""
+
+KEPT_BYTES = 64 << 20
+"""Room for frames that are kept for members that sleep or are behind. Memory that was never needed is not taken."""
+
+
+def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
+    """Make memory for those who have receive buffers of so many bytes; return its descriptor and its slots, or None.
+
+    Copies have as much room as a receive buffer. Beside them, there is room for as much again that is under way, for
+    what is not known to be stable yet, and for `KEPT_BYTES`.
+    """
+    if not IS_AVAILABLE:
+        return None
+    copies = max(COPIES_MIN, buffer_bytes // _slots.SLOT_BYTES)
+    size = (KEPT_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
+    descriptor = -1
+    try:
+        descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        memory = mmap.mmap(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
+    except OSError:
+        # No memory, or a kernel before 5.1.
+        if descriptor >= 0:
+            os.close(descriptor)
+        return None
+    return descriptor, _slots.Slots(memory, copies)
+
+
+def open_memory(descriptors: list[int]) -> "SlotReader | None":
+    """Map the memory of another process for reading; None if this is not one that nobody can shrink."""
+    if not IS_AVAILABLE or len(descriptors) != 1:
+        return None
+    try:
+        if fcntl.fcntl(descriptors[0], fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+            size = os.fstat(descriptors[0]).st_size
+            if size and size % _slots.SLOT_BYTES == 0:
+                return _slots.SlotReader(mmap.mmap(descriptors[0], size, mmap.MAP_SHARED, mmap.PROT_READ))
+    except OSError:
+        # No room to map it, or nothing that can be sealed.
+        pass
+    return None
