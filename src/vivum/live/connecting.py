@@ -1,8 +1,6 @@
 """Joining a domain: `vivum.connect`."""
 
 import os
-import secrets
-import socket
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +10,8 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint
 from vivum.core.limits import Limits
 from vivum.live.handle import NodeHandle
-from vivum.live.tracing import NodeTrace
-from vivum.runtime.interfaces import hears_multicast
+from vivum.live.tracing import begin_trace
+from vivum.runtime.environment import BUFFER_BYTES, current_environment
 from vivum.runtime.lossy import LOSS_MAX
 from vivum.runtime.member_host import HostOptions
 from vivum.runtime.polling import POLL_US_MAX
@@ -23,9 +21,6 @@ LOOPBACK = "127.0.0.1"
 
 JOIN_S = 10.0
 """How long `connect` looks for the service and waits for a place."""
-
-BUFFER_BYTES = 8 * 1024 * 1024
-"""What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
 
 POLL_US = 200
 """How long a node polls for the next small message before it sleeps, where answers come within that time."""
@@ -42,7 +37,7 @@ class Connecting:
         self._node: NodeHandle | None = None
 
     async def _join(self) -> NodeHandle:
-        trace = None if self._trace is None else NodeTrace(self._trace, self._options.name)
+        trace = begin_trace(self._domain, self._options.name, self._trace)
         node = NodeHandle(self._domain, self._options, trace)
         try:
             await node.join(self._timeout_s)
@@ -105,15 +100,16 @@ def connect(
         raise UsageError(f"loss {loss:g} is out of range; it is a share of what arrives, 0 to {LOSS_MAX:g}")
     if not 0 <= poll_us <= POLL_US_MAX:
         raise UsageError(f"poll_us {poll_us} is out of range; it is 0, for never, to {POLL_US_MAX:,} microseconds")
+    environment = current_environment()
     places = tuple(map(seed_endpoint, seeds))
-    wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
+    wants_multicast = environment.hears_multicast(tag, interface) if multicast == "probe" else multicast
     meets = not wants_multicast and not places
     if meets:
         # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
-        places = (Endpoint(interface, meeting_port(tag)),)
+        places = (Endpoint(environment.address(interface), meeting_port(tag)),)
     options = HostOptions(
         tag,
-        name or default_name(),
+        name or environment.default_name(),
         interface,
         port,
         places,
@@ -124,7 +120,7 @@ def connect(
         buffer_bytes,
         limits or Limits(),
         loss,
-        poll_us * 1000,
+        poll_us * 1000 if environment.polls else 0,
         shared_memory,
     )
     return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
@@ -141,11 +137,6 @@ def seed_endpoint(seed: str) -> Endpoint:
     if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
         raise UsageError(f"seed {seed!r} is not host:port, as in 10.0.0.1:7000")
     try:
-        return Endpoint(socket.gethostbyname(host), int(port))
+        return Endpoint(current_environment().resolve(host), int(port))
     except OSError as error:
         raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({error.strerror})") from error
-
-
-def default_name() -> str:
-    """Make the name of a process that has none: host, process id, and a part that no other start has."""
-    return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"

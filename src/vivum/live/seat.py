@@ -6,7 +6,6 @@ Invariants: `stable <= accepted`; both count messages of this life of this node,
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
@@ -168,11 +167,11 @@ class Seat:
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1
-        host, now_ns = self._host, time.monotonic_ns()
+        host = self._host
         # Of the node, not of the topic: who sends to thousands in turn would give way after every message.
-        if now_ns - host.yielded_ns > TURN_NS:
+        if host.monotonic_ns() - host.yielded_ns > TURN_NS:
             await asyncio.sleep(0)
-            host.yielded_ns = time.monotonic_ns()
+            host.yielded_ns = host.monotonic_ns()
 
     def on_confirmed(self, stop: int) -> None:
         """All below are stable."""

@@ -4,7 +4,6 @@ Design note: `docs/design/runtime.md`. Knows nothing of names and types of topic
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,10 +24,8 @@ from vivum.protocols.membership.client.client import ClientState, MembershipClie
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.runtime.boards import BOARD_FRAME_BYTES_MIN, KEPT_BYTES
 from vivum.runtime.driver import Driver
-from vivum.runtime.heap import keep_heap
-from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX, payload_bytes_of
-from vivum.runtime.lossy import LossyPort
-from vivum.runtime.udp import UdpPort
+from vivum.runtime.environment import NodePort, current_environment
+from vivum.runtime.interfaces import PAYLOAD_BYTES_MAX
 from vivum.wire.codec import FrameBuilder
 
 CARRY_STEP_NS = 150_000_000
@@ -136,16 +133,18 @@ class MemberHost:
         self._is_patient = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
+        self._environment = current_environment()
+        self.monotonic_ns = self._environment.monotonic_ns
+        self._random = self._environment.random()
         self._port = self._open_port()
-        keep_heap()
         self.settings = fitting_settings(
-            payload_bytes_of(options.interface), self._port.receive_buffer_bytes, options.multicast
+            self._environment.payload_bytes(options.interface), self._port.receive_buffer_bytes, options.multicast
         )
         self._parts = compose_member(
             options.name,
             options.domain,
             self._port.endpoint,
-            random.Random(),
+            self._random,
             self.settings,
             options.limits,
             seeds=options.seeds,
@@ -170,16 +169,16 @@ class MemberHost:
         self._driver.start()
         self._driver.submit(StartSeeking())
 
-    def _open_port(self) -> UdpPort:
+    def _open_port(self) -> NodePort:
         options = self.options
-        made = partial(LossyPort, options.loss) if options.loss else UdpPort
         open_at = partial(
-            made,
+            self._environment.open_port,
             options.domain,
             options.interface,
             buffer_bytes=options.buffer_bytes,
             ttl=options.ttl,
             shared_memory=options.shared_memory,
+            loss=options.loss,
         )
         if options.is_meeting_port and not options.port:
             try:
@@ -370,7 +369,7 @@ class MemberHost:
         if self._is_closed or finder.service is not None:
             return
         round_ = 0 if not finder.term else (finder.term >> ROUND_BITS) + 1
-        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, random.randrange(1, 1 << ROUND_BITS))
+        carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, self._random.randrange(1, 1 << ROUND_BITS))
         self._speak_for_service()
 
     def _speak_for_service(self) -> None:

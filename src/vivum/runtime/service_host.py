@@ -1,6 +1,5 @@
 """A configuration service on sockets in a process of its own. Nodes that carry one do so inside (`member_host`)."""
 
-import random
 from collections.abc import Callable
 
 from vivum.core.ids import Endpoint
@@ -10,7 +9,7 @@ from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, Star
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.runtime.driver import Driver
-from vivum.runtime.udp import UdpPort
+from vivum.runtime.environment import current_environment
 
 
 class ServiceHost:
@@ -27,10 +26,10 @@ class ServiceHost:
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
-        self._port = UdpPort(domain, interface, port=port, ttl=ttl)
-        self._parts = compose_service(
-            domain, self._port.endpoint, random.randrange(1, 1 << ROUND_BITS), multicast=multicast
-        )
+        environment = current_environment()
+        self._port = environment.open_port(domain, interface, port=port, ttl=ttl)
+        salt = environment.random().randrange(1, 1 << ROUND_BITS)
+        self._parts = compose_service(domain, self._port.endpoint, salt, multicast=multicast)
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, on_event=self._on_event)

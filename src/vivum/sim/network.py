@@ -10,18 +10,15 @@ packet of 1,500 bytes.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from vivum.core.ids import Channel, Endpoint, NodeId
+from vivum.core.ids import Channel, Endpoint, Incarnation, NodeId
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.observe.trace import FrameDropped
+from vivum.observe.trace import FrameDropped, Tracer
 from vivum.sim.loss import LossModel
 from vivum.sim.scheduler import Scheduler
 from vivum.wire.kinds import kind_name
-
-if TYPE_CHECKING:
-    from vivum.sim.host import Host
 
 UDP_HEADER_BYTES = 28
 PACKET_BYTES_MAX = 1500
@@ -37,6 +34,19 @@ class LinkProfile:
     jitter_ns: int
     egress_bytes_max: int
     ingress_bytes_max: int
+
+
+class Station(Protocol):
+    """What is at the end of a link: a simulated host, or a port of a simulated process."""
+
+    node_id: NodeId
+    endpoint: Endpoint
+    incarnation: Incarnation
+    frame_trace: Tracer | None
+
+    def on_arrival(self, packet: "Packet") -> None:
+        """Take a datagram from the link."""
+        ...
 
 
 class Packet:
@@ -69,7 +79,7 @@ class Port:
         "rng",
     )
 
-    def __init__(self, host: "Host", rng: RandomSource) -> None:
+    def __init__(self, host: Station, rng: RandomSource) -> None:
         self.host = host
         self.rng = rng
         self.egress_free_ns = 0
@@ -104,12 +114,17 @@ class Network:
         self._listeners: dict[Channel, dict[NodeId, Port]] = {}
         self._wire_ns: dict[int, int] = {}
 
-    def attach(self, host: "Host", rng: RandomSource) -> Port:
+    def attach(self, host: Station, rng: RandomSource) -> Port:
         """Plug a host in."""
         port = Port(host, rng)
         self._ports[host.node_id] = port
         self._by_endpoint[host.endpoint] = port
         return port
+
+    def detach(self, node: NodeId) -> None:
+        """Unplug a host for good: what is on its way to it is lost."""
+        self.unlisten_all(node)
+        del self._by_endpoint[self._ports.pop(node).host.endpoint]
 
     def port(self, node: NodeId) -> Port:
         """Return the link of a host."""
