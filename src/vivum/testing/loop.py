@@ -31,13 +31,16 @@ TURN_NS = MICROSECOND
 WAITING_SHOWN_MAX = 20
 """Tasks that an error names."""
 
-_NOT_SIMULATED = (
-    "add_reader add_writer remove_reader remove_writer add_signal_handler remove_signal_handler "
-    "sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into sock_sendall sock_sendto sock_connect sock_accept "
-    "sock_sendfile create_connection create_server create_datagram_endpoint create_unix_connection create_unix_server "
-    "connect_accepted_socket connect_read_pipe connect_write_pipe subprocess_exec subprocess_shell sendfile start_tls "
-    "getaddrinfo getnameinfo"
-).split()
+_NOT_SIMULATED = {
+    "network": (
+        "add_reader add_writer remove_reader remove_writer sock_recv sock_recv_into sock_recvfrom sock_recvfrom_into "
+        "sock_sendall sock_sendto sock_connect sock_accept sock_sendfile create_connection create_server "
+        "create_datagram_endpoint create_unix_connection create_unix_server connect_accepted_socket sendfile start_tls "
+        "getaddrinfo getnameinfo"
+    ),
+    "pipes and processes": "connect_read_pipe connect_write_pipe subprocess_exec subprocess_shell",
+    "signals": "add_signal_handler remove_signal_handler",
+}
 
 
 class Deadlock(VivumError):  # noqa: N818
@@ -232,18 +235,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
             super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
 
 
-def _refuse(name: str) -> Callable[..., NoReturn]:
+def _refuse(name: str, what: str) -> Callable[..., NoReturn]:
     def refuse(self: VirtualLoop, *_: Any, **__: Any) -> NoReturn:  # noqa: ARG001
         raise UsageError(
-            f"loop.{name}() needs the real network, files or processes, which a simulated program does not have; "
-            "let nodes talk by `vivum.connect`, and pass in a stand-in for what else the program connects to"
+            f"loop.{name}(): a simulated program has no access to the computer's {what}; let nodes talk by `vivum.connect`, and pass in a "
+            "stand-in for whatever else the program talks to"
         )
 
     return refuse
 
 
-for _name in _NOT_SIMULATED:
-    setattr(VirtualLoop, _name, _refuse(_name))
+for _what, _names in _NOT_SIMULATED.items():
+    for _name in _names.split():
+        setattr(VirtualLoop, _name, _refuse(_name, _what))
 
 
 def _where(task: VirtualTask) -> str:

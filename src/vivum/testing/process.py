@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 FIRST_FREE_PORT = 32_768
 """Ports that the system chooses begin here, as on Linux."""
 
+CLOSINGS_MAX = 100
+"""How often a coroutine may await while it is thrown away."""
+
 Program = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -93,6 +96,18 @@ class Process:
             self._end.set_exception(failure)
             # The world tells of it, if nobody awaits the process.
             self._end.exception()
+
+    async def call(self, function: Program, arguments: tuple[Any, ...]) -> Any:
+        """Run a coroutine function as a task of this process, and return its result."""
+        task = self._loop.create_task(function(*arguments), context=self.context.copy())
+        try:
+            await asyncio.wait([task, self._end], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not task.done():
+            raise ProcessKilled(f"process {self.label} ended while it was called into")
+        return task.result()
 
     async def _end_tasks(self) -> None:
         """Cancel what the program left running, as `asyncio.run` does."""
@@ -218,12 +233,20 @@ def throw_away(task: VirtualTask, context: Context) -> None:
     """Close a task's coroutine, however often it awaits while it is closed, and say nothing about it."""
     # For asyncio a task that goes while it is pending is a mistake.
     task._log_destroy_pending = False  # type: ignore[attr-defined]
-    work: Any = task.get_coro()
-    for _ in range(100):
-        try:
-            context.run(work.close)
-            break
-        except (Exception, asyncio.CancelledError):
-            continue
+    _close(task.get_coro(), context)
     # It ends as cancelled, so that nobody counts it as waiting.
     asyncio.Future.cancel(task)
+
+
+def _close(work: Any, context: Context) -> None:
+    """Close a coroutine from the inside out: one that awaits while it is closed would else be left to the collector."""
+    for _ in range(CLOSINGS_MAX):
+        if getattr(work, "cr_frame", None) is None:
+            break
+        inner = work.cr_await
+        if inner is not None and inner is not work:
+            _close(inner, context)
+        try:
+            context.run(work.close)
+        except (Exception, asyncio.CancelledError):
+            continue

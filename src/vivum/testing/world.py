@@ -104,6 +104,15 @@ class SimulatedHost:
         self.process.run(main, arguments)
         return self.process
 
+    async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Call a coroutine function inside the running process: it sleeps and dies with it.
+
+        Raises `ProcessKilled` if the process ends meanwhile, `UsageError` if none runs.
+        """
+        if self.process is None or not self.process.is_running:
+            raise UsageError(f"host {self.name} runs no program that could be called into")
+        return await self.process.call(function, arguments)
+
     def kill(self) -> None:
         """End the process without a word, as `kill -9` or a power cut does. Nothing happens if none runs."""
         if self.process is not None and self.process.is_running:
@@ -238,9 +247,7 @@ class World:
         if known is None:
             rng = self.random.fork("host", name)
             offset_ns = rng.randint(-self._clock_offset_ns, self._clock_offset_ns)
-            clock = DriftingClock(
-                EPOCH_NS + offset_ns, rng.randint(-self._clock_drift_ppm, self._clock_drift_ppm)
-            )
+            clock = DriftingClock(EPOCH_NS + offset_ns, rng.randint(-self._clock_drift_ppm, self._clock_drift_ppm))
             known = self.hosts[name] = SimulatedHost(self, name, len(self.hosts) + 1, clock)
             known.loss = self._base_loss
         return known
@@ -412,6 +419,11 @@ class World:
             self._end()
             if collects:
                 gc.enable()
+
+    @property
+    def records(self) -> int:
+        """How many trace records there were so far."""
+        return self._hash.count
 
     def verdict(self) -> Verdict:
         """Return what the checkers found up to the end of the run. Raises `UsageError` before it."""
