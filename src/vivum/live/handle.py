@@ -277,6 +277,7 @@ class NodeHandle:
 
     async def join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
+        await self._end_former_stays(seats)
         wanted = self._host.client.wanted_groups
         joins = []
         for seat in seats:
@@ -290,11 +291,21 @@ class NodeHandle:
         self._look_at_seats(self._entering)
         await self._until(lambda: all(seat.view is not None for seat in seats))
 
+    async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
+        """Wait until the node is out of groups that it is leaving: a new stay must not begin inside the old one."""
+        leaving = [seat for seat in seats if seat.is_leaving]
+        if leaving:
+            await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
+            for seat in leaving:
+                if seat.is_leaving:
+                    seat.is_leaving, seat.view = False, None
+
     def release(self, seat: Seat) -> None:
         """Leave a group if nobody here holds its seat any more."""
         if not seat.holders and not self._is_closed:
             self._entering.pop(seat, None)
             seat.view = None
+            seat.is_leaving = True
             self._host.submit(LeaveGroup(seat.group))
 
     def forget(self, topic: Any) -> None:

@@ -70,6 +70,7 @@ class Seat:
         "group",
         "guarantee",
         "holders",
+        "is_leaving",
         "listeners",
         "name",
         "packs",
@@ -91,6 +92,8 @@ class Seat:
         # Somebody here wants no objects for messages: the group is joined so.
         self.packs = False
         self.holders = 0
+        # The last holder has left, but the group may deliver to us still: not to those who come now.
+        self.is_leaving = False
         self.accepted = 0
         self.stable = 0
         self.sent = 0
@@ -220,6 +223,8 @@ class Seat:
         if is_own:
             self.accepted = delivery.first_sequence + count
         self.delivered += count
+        if self.is_leaving:
+            return
         if self.packs and isinstance(delivery.payloads, PackedRun):
             self._put_packed(delivery, delivery.payloads)
             return
