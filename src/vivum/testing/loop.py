@@ -13,6 +13,7 @@ when it is dead. Knows nothing of nodes and networks.
 
 import asyncio
 import heapq
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from contextvars import Context, ContextVar
@@ -30,6 +31,8 @@ TURN_NS = MICROSECOND
 
 WAITING_SHOWN_MAX = 20
 """Tasks that an error names."""
+
+_ASYNCIO = os.path.dirname(asyncio.__file__)
 
 _NOT_SIMULATED = {
     "network": (
@@ -251,13 +254,14 @@ for _what, _names in _NOT_SIMULATED.items():
 
 
 def _where(task: VirtualTask) -> str:
-    """Say where a task waits: its coroutine, and the innermost line that awaits."""
+    """Say where a task waits: its coroutine, and the innermost line that awaits and is not asyncio's own."""
     work: Any = task.get_coro()
     name = getattr(work, "__qualname__", str(work))
-    frame = None
+    at = ""
     while work is not None:
-        frame = getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None) or frame
-        work = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
+        frame = getattr(work, "cr_frame", None)
+        if frame is not None and not frame.f_code.co_filename.startswith(_ASYNCIO):
+            at = f" in {frame.f_code.co_qualname}, {frame.f_code.co_filename}:{frame.f_lineno}"
+        work = getattr(work, "cr_await", None)
     of = "" if task.process is None else f" of {task.process.label}"
-    at = "" if frame is None else f" in {frame.f_code.co_qualname}, {frame.f_code.co_filename}:{frame.f_lineno}"
     return f"{task.get_name()}{of}: {name}{at}"

@@ -47,8 +47,11 @@ SETTLE_S = 12.0
 TAKE_OVER_S = 12.0
 """How much longer it takes if the carrier of the service has gone."""
 
-FINAL_S = 10.0
-"""How long the last messages may take, on a network without faults."""
+FINAL_S = 40.0
+"""How long the last messages may take to be confirmed: what was sent to the dead is given up after 15 s."""
+
+ARRIVAL_S = 3.0
+"""How long they may take to arrive, on a network without faults."""
 
 CARRIER_PAUSE_S_MAX = 0.3
 
@@ -387,7 +390,7 @@ class LiveWorld:
             for name, topic in actor.sending.items():
                 said.add((name, actor.host.name))
                 await self._say_last_word(actor, topic)
-        await asyncio.sleep(FINAL_S)
+        await asyncio.sleep(ARRIVAL_S)
         for actor in up:
             for reader in actor.readers:
                 lacking = sorted(each for each in said - reader.finals if each[0] in reader.names)

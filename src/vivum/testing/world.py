@@ -461,8 +461,10 @@ class World:
         )
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG002
-        task = context.get("task") or context.get("future")
-        process = task.process if isinstance(task, VirtualTask) else PROCESS.get()
+        task, handle = context.get("task") or context.get("future"), context.get("handle")
+        process = PROCESS.get() if handle is None else handle._context.get(PROCESS)
+        if isinstance(task, VirtualTask):
+            process = task.process
         where = "the test" if process is None else process.label
         error = context.get("exception")
         self._failures.append(f"{where}: {context['message']}" + ("" if error is None else f": {_text(error)}"))
