@@ -6,7 +6,7 @@ have been delivered or reported. `vivum sim run swarm --seed N` replays one; `sw
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -195,17 +195,23 @@ def _leave_interrupts_to_the_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_swarm(first_seed: int, count: int, jobs: int, protocol: str = "reference") -> Iterator[SeedVerdict]:
-    """Run many seeds, in the order of seeds, on several processes."""
+def run_swarm(
+    first_seed: int,
+    count: int,
+    jobs: int,
+    protocol: str = "reference",
+    run: Callable[[int, str], SeedVerdict] = run_seed,
+) -> Iterator[SeedVerdict]:
+    """Run many seeds, in the order of seeds, on several processes. `run` runs one, for worlds of another kind."""
     seeds = range(first_seed, first_seed + count)
     if jobs == 1:
         for seed in seeds:
-            yield run_seed(seed, protocol)
+            yield run(seed, protocol)
         return
     pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
     try:
         # One seed at a time: a seed is long beside the way to a worker, and when it is done the worker can be let go.
-        yield from pool.map(run_seed, seeds, [protocol] * count)
+        yield from pool.map(run, seeds, [protocol] * count)
     finally:
         # On Ctrl-C, or when the caller has seen enough: leave nothing behind.
         pool.shutdown(cancel_futures=True)

@@ -241,8 +241,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _refuse(name: str, what: str) -> Callable[..., NoReturn]:
     def refuse(self: VirtualLoop, *_: Any, **__: Any) -> NoReturn:  # noqa: ARG001
         raise UsageError(
-            f"loop.{name}(): a simulated program has no access to the computer's {what}; let nodes talk by `vivum.connect`, and pass in a "
-            "stand-in for whatever else the program talks to"
+            f"loop.{name}(): a simulated program has no access to the computer's {what}; let nodes talk by "
+            "`vivum.connect`, and pass in a stand-in for whatever else the program talks to"
         )
 
     return refuse

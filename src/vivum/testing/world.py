@@ -20,6 +20,7 @@ Programs use `vivum.connect()` as ever. What the seed does not decide is what th
 
 import asyncio
 import gc
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ from vivum.observe.trace import (
     HashTrace,
     MessageDelivered,
     MessageSent,
+    MessagesFailed,
     NodeStarted,
     NodeStopped,
     Tracer,
@@ -61,6 +63,9 @@ EPOCH_NS = 1_767_225_600 * SECOND
 
 TIME_LIMIT_S = 3600.0
 """How long a world may run unless it is told otherwise."""
+
+UNDER_WAY_NS = 1 * SECOND
+"""What was sent within this time of the end may still be under way: nobody is owed it."""
 
 COLLECT_EVERY = 50_000
 """Records between two collections of garbage. While a world runs the interpreter does not collect by itself: when it
@@ -234,6 +239,7 @@ class World:
         self._hash = HashTrace()
         self._checkers: dict[str, CheckerSet] = {}
         self._sent = self._delivered = 0
+        self._recent: deque[tuple[str, MessageSent]] = deque()
         self._failures: list[str] = []
         self._verdict: Verdict | None = None
         self._has_run = False
@@ -373,6 +379,7 @@ class World:
             return
         if type(record) is MessageSent:
             self._sent += 1
+            self._note_sent(domain, record)
         elif type(record) is MessageDelivered:
             self._delivered += 1
         checkers = self._checkers.get(domain)
@@ -384,6 +391,11 @@ class World:
             self._trace(record)
         if not self._hash.count % COLLECT_EVERY:
             gc.collect()
+
+    def _note_sent(self, domain: str, record: MessageSent) -> None:
+        self._recent.append((domain, record))
+        while self._recent[0][1].time_ns < record.time_ns - UNDER_WAY_NS:
+            self._recent.popleft()
 
     def note(self, what: str) -> None:
         """Put a line into the trace: what a test does to its world."""
@@ -449,6 +461,10 @@ class World:
         for task in self.loop.tasks():
             if task.is_failure_unseen():
                 self._on_error(self.loop, {"message": task.get_name(), "exception": task.exception(), "task": task})
+        for domain, sent in self._recent:
+            if sent.time_ns >= self.scheduler.now_ns - UNDER_WAY_NS:
+                life, message = (sent.node, sent.incarnation), (sent.group, sent.sequence, sent.sequence + 1)
+                self._checkers[domain](MessagesFailed(self.scheduler.now_ns, *life, *message, 0, "the world ended"))
         violations = [each for checkers in self._checkers.values() for each in checkers.finish()]
         self._verdict = Verdict(
             self.seed,

@@ -93,12 +93,15 @@ def test_sets_of_tasks_iterate_in_the_order_of_making() -> None:
                 order.append(number)
                 raise
 
-        with pytest.raises(ExceptionGroup):
+        async def fail_together() -> None:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(fail(number)) for number in range(50)]
+                assert [task.get_name() for task in set(tasks)] == [task.get_name() for task in tasks]
                 await asyncio.sleep(1)
                 raise ValueError
-        assert [task.get_name() for task in set(tasks)] == [task.get_name() for task in tasks]
+
+        with pytest.raises(ExceptionGroup):
+            await fail_together()
         return order
 
     assert run(race()) == list(range(50))

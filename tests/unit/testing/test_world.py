@@ -97,7 +97,7 @@ def test_nothing_is_said_about_tasks_that_a_world_leaves_behind() -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
 
-    async def rehearse() -> None:
+    async def rehearse(world: World) -> None:
         world.host("a").start(stubborn)
         world.host("b").start(stubborn)
         await asyncio.sleep(1)
@@ -106,7 +106,7 @@ def test_nothing_is_said_about_tasks_that_a_world_leaves_behind() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         world = World()
-        world.run(rehearse())
+        world.run(rehearse(world))
         del world
         gc.collect()
 
@@ -265,7 +265,9 @@ def test_two_domains_of_one_world_do_not_hear_each_other() -> None:
             return len(found)
 
     async def rehearse() -> list[int]:
-        processes = [world.host(name).start(main, domain) for name, domain in (("a", "one"), ("b", "one"), ("c", "two"))]
+        processes = [
+            world.host(name).start(main, domain) for name, domain in (("a", "one"), ("b", "one"), ("c", "two"))
+        ]
         return [await each for each in processes]
 
     assert world.run(rehearse()) == [2, 2, 1]
