@@ -224,7 +224,7 @@ class LiveWorld:
         multicast = rng.random() < 0.85
         self.world = World(
             seed,
-            loss=rng.choice([0.0, 0.0, 0.01, 0.05, 0.1]),
+            loss=rng.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.2]),
             duplicates=rng.choice([0.0, 0.0, 0.02]),
             reordering=rng.choice([0.0, 0.0, 0.02]),
             delay_s=rng.choice([0.00005, 0.0002, 0.002]),
@@ -312,7 +312,7 @@ class LiveWorld:
         for actor in self._late:
             loop.call_later(rng.uniform(0.0, self.faults_s), self._start, actor)
         while loop.time() < stop:
-            await asyncio.sleep(rng.uniform(0.1, 3.0))
+            await asyncio.sleep(rng.uniform(0.05, 1.5))
             self._strike()
         self.world.heal()
         self._cut = []
@@ -333,7 +333,7 @@ class LiveWorld:
     def _strike(self) -> None:
         """Let something go wrong, if it may."""
         rng = self._rng
-        kind = rng.choice(["kill", "kill", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"])
+        kind = rng.choice(["kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"])
         up = [actor for actor in self.actors if actor.is_up]
         carriers = [actor for actor in up if actor.carries]
         others = [actor for actor in up if not actor.carries]
