@@ -15,7 +15,7 @@ from vivum.cli import main
 from vivum.core.machine import Delivery
 from vivum.live.inbox import Inbox
 from vivum.testing import World
-from vivum.testing.swarm import LiveWorld, run_seed
+from vivum.testing.swarm import LiveWorld, run_live_seed
 
 
 @pytest.mark.parametrize("away_s", [0.0, 0.002, 0.01, 0.03])
@@ -49,7 +49,9 @@ def test_a_reader_that_comes_back_gets_nothing_of_its_former_stay(away_s: float)
     assert numbers == list(range(numbers[0], numbers[0] + 200))
 
 
-HASH_OF_A_SEED = "import sys; from vivum.testing.swarm import run_seed; print(run_seed(int(sys.argv[1])).trace_hash)"
+HASH_OF_A_SEED = (
+    "import sys; from vivum.testing.swarm import run_live_seed; print(run_live_seed(int(sys.argv[1])).trace_hash)"
+)
 
 
 def test_the_same_seed_gives_the_same_world_twice_in_one_process() -> None:
@@ -60,7 +62,7 @@ def test_the_same_seed_gives_the_same_world_twice_in_one_process() -> None:
 
 
 def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_seeds() -> None:
-    hashes = {run_seed(2).trace_hash}
+    hashes = {run_live_seed(2).trace_hash}
     for hash_seed in ("0", "4242"):
         done = subprocess.run(
             [sys.executable, "-c", HASH_OF_A_SEED, "2"],
@@ -75,7 +77,7 @@ def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_see
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_worlds_of_whole_nodes_hold(seed: int) -> None:
-    assert run_seed(seed).violations == ()
+    assert run_live_seed(seed).violations == ()
 
 
 def test_the_command_line_runs_and_replays_the_swarm(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +87,39 @@ def test_the_command_line_runs_and_replays_the_swarm(capsys: pytest.CaptureFixtu
     assert (swarm["seeds"], swarm["first_seed"], swarm["failed"]) == (1, 2, [])
     assert main(["sim", "run", "swarm:live", "--seed", "2", "--json"]) == 0
     replayed = json.loads(capsys.readouterr().out)
-    assert (replayed["trace_hash"], replayed["violations"]) == (run_seed(2).trace_hash, 0)
+    assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(2).trace_hash, 0)
+
+
+@pytest.mark.xfail(reason="a member alone in its region that dies holds up every flush for 26 s, which then fails")
+def test_a_flush_does_not_wait_for_the_dead() -> None:
+    """One member is in another topic besides, so it is a region of its own, and no other ring member misses it."""
+    world = World(seed=1)
+
+    async def send() -> float:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            await topic.wait_for_members(3)
+            await asyncio.sleep(1)
+            world.host("c").kill()
+            began = asyncio.get_running_loop().time()
+            await topic.send(b"x")
+            await topic.flush()
+            return asyncio.get_running_loop().time() - began
+
+    async def listen(*names: str) -> None:
+        async with vivum.connect("d") as node:
+            for name in names:
+                await node.enter(name, bytes)
+            await asyncio.Event().wait()
+
+    async def rehearse() -> float:
+        sender = world.host("a").start(send)
+        await asyncio.sleep(1)
+        world.host("b").start(listen, "/t")
+        world.host("c").start(listen, "/t", "/u")
+        return await sender
+
+    assert world.run(rehearse()) < 10
 
 
 class Transfer(vivum.Message):
@@ -150,7 +184,7 @@ def test_a_bug_between_protocol_and_reader_is_found(monkeypatch: pytest.MonkeyPa
             right(self, delivery)
 
     monkeypatch.setattr(Inbox, "put", put)
-    assert any("instead of" in violation for violation in run_seed(1).violations)
+    assert any("instead of" in violation for violation in run_live_seed(1).violations)
 
 
 def test_an_application_for_the_web_runs_in_a_world() -> None:

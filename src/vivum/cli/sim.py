@@ -154,7 +154,7 @@ def swarm(
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        run_one = live_swarm.run_seed if protocol == LIVE else run_seed
+        run_one = live_swarm.run_live_seed if protocol == LIVE else run_seed
         for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol or "reference", run_one):
             events += verdict.events
             progress.advance(task)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vivum.testing.loop import Deadlock, VirtualLoop
     from vivum.testing.pair import Pair
     from vivum.testing.process import Process, ProcessKilled
-    from vivum.testing.verdict import Verdict
+    from vivum.testing.verdict import WorldVerdict
     from vivum.testing.world import SimulatedHost, World
 
 __all__ = [
@@ -22,10 +22,10 @@ __all__ = [
     "Process",
     "ProcessKilled",
     "SimulatedHost",
-    "Verdict",
     "VirtualClock",
     "VirtualLoop",
     "World",
+    "WorldVerdict",
 ]
 
 # Where each name lives. It is imported when it is first used: tests of a machine need no event loop.
@@ -35,7 +35,7 @@ _HOMES = {
     "Process": "vivum.testing.process",
     "ProcessKilled": "vivum.testing.process",
     "SimulatedHost": "vivum.testing.world",
-    "Verdict": "vivum.testing.verdict",
+    "WorldVerdict": "vivum.testing.verdict",
     "VirtualClock": "vivum.testing.clock",
     "VirtualLoop": "vivum.testing.loop",
     "World": "vivum.testing.world",

@@ -14,6 +14,7 @@ from vivum.core.machine import Datagram
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MICROSECOND
 from vivum.observe.trace import Tracer
+from vivum.runtime.boards import Boards
 from vivum.runtime.port import Arrived
 from vivum.sim.clock import DriftingClock
 from vivum.sim.network import Network, Packet
@@ -30,7 +31,7 @@ DATAGRAM_BYTES_MAX = 65_507
 class SimulatedPort:
     """One socket of a simulated process; a `runtime.NodePort` to its node, a `sim.Station` to the network."""
 
-    boards = None
+    boards: Boards | None = None
     frame_trace: Tracer | None = None
 
     def __init__(

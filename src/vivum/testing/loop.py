@@ -16,15 +16,17 @@ import heapq
 import os
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from math import ceil
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar, TypeVarTuple
 
 from vivum.core.errors import UsageError, VivumError
 from vivum.core.time import MICROSECOND, SECOND
 from vivum.sim.scheduler import Scheduler
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 TURN_NS = MICROSECOND
 """What a turn of the loop costs in virtual time."""
@@ -70,7 +72,7 @@ class _Callback(asyncio.Handle):
     def _run(self) -> None:
         process = self._context.get(PROCESS)  # type: ignore[attr-defined]
         if process is None or process.admits(self):
-            super()._run()  # type: ignore[misc]
+            super()._run()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -81,7 +83,7 @@ class _Timer(asyncio.TimerHandle):
     def _run(self) -> None:
         process = self._context.get(PROCESS)  # type: ignore[attr-defined]
         if process is None or process.admits(self):
-            super()._run()  # type: ignore[misc]
+            super()._run()
 
     def __lt__(self, other: object) -> bool:
         assert isinstance(other, _Timer)
@@ -112,7 +114,7 @@ class VirtualTask(asyncio.Task[Any]):
 
     def is_failure_unseen(self) -> bool:
         """Return whether it raised what nobody has looked at."""
-        return self.done() and bool(self._log_traceback)  # type: ignore[attr-defined]
+        return self.done() and bool(self._log_traceback)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -150,7 +152,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Call back at a time. Timers of one instant are called in the order in which they were set."""
         self._check_closed()  # type: ignore[attr-defined]
@@ -187,7 +189,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         for _, task in sorted(self._made.items()):
             yield task
 
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # noqa: ARG002
+    def run_in_executor(
+        self,
+        executor: Executor | None,  # noqa: ARG002
+        func: Callable[[*Ts], T],
+        *args: *Ts,
+    ) -> asyncio.Future[T]:
         """Call the function now, whatever the executor: a thread would end at a time that nobody can foresee."""
         future = self.create_future()
         try:

@@ -55,6 +55,9 @@ ARRIVAL_S = 3.0
 
 CARRIER_PAUSE_S_MAX = 0.3
 
+KINDS = ("kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier")
+"""What may happen next, the usual more often."""
+
 SEED_PORT = 7000
 """Where the first two hosts are found in worlds without multicast."""
 
@@ -333,7 +336,9 @@ class LiveWorld:
     def _strike(self) -> None:
         """Let something go wrong, if it may."""
         rng = self._rng
-        kind = rng.choice(["kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"])
+        kind = rng.choice(
+            ["kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"]
+        )
         up = [actor for actor in self.actors if actor.is_up]
         carriers = [actor for actor in up if actor.carries]
         others = [actor for actor in up if not actor.carries]
@@ -418,7 +423,7 @@ class LiveWorld:
             ) from None
 
 
-def run_seed(seed: int, protocol: str = "live") -> SeedVerdict:  # noqa: ARG001
+def run_live_seed(seed: int, protocol: str = "live") -> SeedVerdict:  # noqa: ARG001
     """Run the world of one seed."""
     result = LiveWorld(seed).run()
     return SeedVerdict(seed, tuple(map(str, result.violations)), result.events, result.trace_hash)

@@ -6,7 +6,7 @@ from vivum.checkers.checker import Violation
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WorldVerdict:
     """The judgement of one run. `str()` of it is a report for people."""
 
     seed: int

@@ -51,7 +51,7 @@ from vivum.sim.scheduler import Scheduler
 from vivum.testing.link import SimulatedPort
 from vivum.testing.loop import PROCESS, VirtualLoop, VirtualTask
 from vivum.testing.process import FIRST_FREE_PORT, Process, Program, throw_away
-from vivum.testing.verdict import Verdict
+from vivum.testing.verdict import WorldVerdict
 
 T = TypeVar("T")
 
@@ -116,7 +116,8 @@ class SimulatedHost:
         """
         if self.process is None or not self.process.is_running:
             raise UsageError(f"host {self.name} runs no program that could be called into")
-        return await self.process.call(function, arguments)
+        result: T = await self.process.call(function, arguments)
+        return result
 
     def kill(self) -> None:
         """End the process without a word, as `kill -9` or a power cut does. Nothing happens if none runs."""
@@ -241,7 +242,7 @@ class World:
         self._sent = self._delivered = 0
         self._recent: deque[tuple[str, MessageSent]] = deque()
         self._failures: list[str] = []
-        self._verdict: Verdict | None = None
+        self._verdict: WorldVerdict | None = None
         self._has_run = False
         self.loop.set_exception_handler(self._on_error)
 
@@ -437,7 +438,7 @@ class World:
         """How many trace records there were so far."""
         return self._hash.count
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> WorldVerdict:
         """Return what the checkers found up to the end of the run. Raises `UsageError` before it."""
         if self._verdict is None:
             raise UsageError("the verdict is there when the world has run; call world.run(...) first")
@@ -466,7 +467,7 @@ class World:
                 life, message = (sent.node, sent.incarnation), (sent.group, sent.sequence, sent.sequence + 1)
                 self._checkers[domain](MessagesFailed(self.scheduler.now_ns, *life, *message, 0, "the world ended"))
         violations = [each for checkers in self._checkers.values() for each in checkers.finish()]
-        self._verdict = Verdict(
+        self._verdict = WorldVerdict(
             self.seed,
             self._digest(),
             self.scheduler.now_ns / SECOND,
