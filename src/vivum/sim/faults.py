@@ -8,7 +8,7 @@ from vivum.core.time import format_duration
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.host import Host
 from vivum.sim.loss import BurstLoss, IndependentLoss
-from vivum.sim.network import Link, Network
+from vivum.sim.network import HostLink, Network
 from vivum.sim.scenario import FaultSpec
 from vivum.sim.scheduler import Scheduler
 
@@ -163,7 +163,7 @@ class FaultInjector:
         change(joins)
         return lambda: change(not joins)
 
-    def _add(self, hosts: list[Host], make: Callable[[Link], tuple[list[Any], Any]]) -> Callable[[], None]:
+    def _add(self, hosts: list[Host], make: Callable[[HostLink], tuple[list[Any], Any]]) -> Callable[[], None]:
         """Put one more fault on links; several of a kind may be on at once, and each ends for itself."""
         added = [(host.port, *make(host.port)) for host in hosts]
         for port, faults, fault in added:

@@ -64,7 +64,7 @@ class Packet:
         self.wire_ns = wire_ns
 
 
-class Link:
+class HostLink:
     """One host's link: when it will be free each way, and the faults that are on now."""
 
     __slots__ = (
@@ -109,14 +109,14 @@ class Network:
         self.arrivals = 0
         self.losses: dict[str, int] = {}
         self._scheduler = scheduler
-        self._ports: dict[NodeId, Link] = {}
-        self._by_endpoint: dict[Endpoint, Link] = {}
-        self._listeners: dict[Channel, dict[NodeId, Link]] = {}
+        self._ports: dict[NodeId, HostLink] = {}
+        self._by_endpoint: dict[Endpoint, HostLink] = {}
+        self._listeners: dict[Channel, dict[NodeId, HostLink]] = {}
         self._wire_ns: dict[int, int] = {}
 
-    def attach(self, host: Station, rng: RandomSource) -> Link:
+    def attach(self, host: Station, rng: RandomSource) -> HostLink:
         """Plug a host in."""
-        port = Link(host, rng)
+        port = HostLink(host, rng)
         self._ports[host.node_id] = port
         self._by_endpoint[host.endpoint] = port
         return port
@@ -126,7 +126,7 @@ class Network:
         self.unlisten_all(node)
         del self._by_endpoint[self._ports.pop(node).host.endpoint]
 
-    def port(self, node: NodeId) -> Link:
+    def port(self, node: NodeId) -> HostLink:
         """Return the link of a host."""
         return self._ports[node]
 
@@ -153,14 +153,14 @@ class Network:
             known = self._wire_ns[payload_bytes] = bits * SECOND // self.profile.bandwidth_bps
         return known
 
-    def egress_room_bytes(self, port: Link) -> int:
+    def egress_room_bytes(self, port: HostLink) -> int:
         """How many bytes the sender's interface would still queue: what a non-blocking socket would take."""
         backlog_ns = port.egress_free_ns - self._scheduler.now_ns
         if backlog_ns <= 0:
             return self.profile.egress_bytes_max
         return self.profile.egress_bytes_max - backlog_ns * self.profile.bandwidth_bps // (8 * SECOND)
 
-    def send(self, port: Link, at_ns: int, destination: Endpoint | Channel, data: bytes) -> None:
+    def send(self, port: HostLink, at_ns: int, destination: Endpoint | Channel, data: bytes) -> None:
         """Queue a datagram at the sender's interface at a time that is not in the past."""
         wire_ns = self.wire_time_ns(len(data))
         start_ns = port.egress_free_ns if port.egress_free_ns > at_ns else at_ns
@@ -181,7 +181,7 @@ class Network:
             if node != source_node:
                 self._arrive_at(port, packet)
 
-    def _arrive_at(self, port: Link, packet: Packet) -> None:
+    def _arrive_at(self, port: HostLink, packet: Packet) -> None:
         if port.disturbed and self._disturb(port, packet):
             return
         profile = self.profile
@@ -200,7 +200,7 @@ class Network:
         self.arrivals += 1
         self._scheduler.at(arrive_ns, port.host.on_arrival, packet)
 
-    def _disturb(self, port: Link, packet: Packet) -> bool:
+    def _disturb(self, port: HostLink, packet: Packet) -> bool:
         """Apply the faults of a link; tell whether the datagram was lost or is taken care of."""
         for sources in port.blocks:
             if packet.source_node in sources:
@@ -220,12 +220,12 @@ class Network:
                 return True
         return False
 
-    def _late_arrival(self, port: Link, packet: Packet, extra_ns: int) -> None:
+    def _late_arrival(self, port: HostLink, packet: Packet, extra_ns: int) -> None:
         self.arrivals += 1
         late_ns = self._scheduler.now_ns + self.profile.delay_ns + packet.wire_ns + extra_ns
         self._scheduler.at(late_ns, port.host.on_arrival, packet)
 
-    def drop(self, port: Link, packet: Packet, cause: str) -> None:
+    def drop(self, port: HostLink, packet: Packet, cause: str) -> None:
         """Count, trace and forget a datagram that did not make it to a host."""
         self.losses[cause] = self.losses.get(cause, 0) + 1
         host = port.host

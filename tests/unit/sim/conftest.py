@@ -12,7 +12,7 @@ from vivum.observe.trace import FrameDropped, FrameReceived, MemoryTrace
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.sim.clock import DriftingClock
 from vivum.sim.host import Host, HostProfile
-from vivum.sim.network import Link, LinkProfile, Network
+from vivum.sim.network import HostLink, LinkProfile, Network
 from vivum.sim.scheduler import Scheduler
 
 EVERYBODY = Channel(1)
@@ -68,7 +68,7 @@ class Rig:
         member = Member(host.node_id, incarnation)
         return PROTOCOLS["reference"].make_node(member, self.endpoints, self.settings, rng, self.trace)
 
-    def port(self, number: int) -> Link:
+    def port(self, number: int) -> HostLink:
         return self.network.port(NodeId(number))
 
     def host(self, number: int) -> Host:
