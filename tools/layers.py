@@ -11,11 +11,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
     ("sync",),
     ("console", "pipeline"),
+    ("testing",),
     ("tempest",),
     ("live",),
     ("runtime", "sim"),
     ("storage",),
-    ("testing",),
     ("node",),
     ("guarantees",),
     ("protocols", "properties"),
@@ -103,6 +103,7 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
 SAME_NAMES: dict[str, str] = {
     "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
     "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
+    "World": "vivum.testing.World is to whole programs what vivum.sim's is to machines",
     "send": "as prepare; and the command send-file",
     "receive": "as prepare; and the command receive-file",
 }

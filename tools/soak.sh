@@ -20,5 +20,8 @@ status=0
 echo "vivum: swarm of $seeds seeds"
 .venv/bin/vivum sim swarm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
+echo "vivum: swarm of $seeds seeds of whole nodes"
+.venv/bin/vivum sim swarm --protocol live --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+
 echo "vivum: fuzzing the wire for $fuzz_seconds s"
 .venv/bin/python tests/fuzz/fuzz_wire.py -max_total_time="$fuzz_seconds"

@@ -12,6 +12,7 @@ EXPECTED = {
     "quotes.py": ["NESN 101.20/101.40 from node 1.", "NESN 101.24/101.44"],
     "leader.py": ["first leads", "second follows", "has 1 members"],
     "rates.py": ["100,000 messages of 100 bytes"],
+    "rehearsal.py": ["cec: node 3.", "ann again heard bob", "all promises kept, no program failed"],
     "threads.py": ["0 REGIONS", "1 TOKENS", "2 VIEWS"],
     "patterns.py": ["/plant/hall/temperature 19.5", "/plant/yard/temperature 7.0"],
 }

@@ -1,4 +1,4 @@
-"""What the README shows is run."""
+"""What the README and the page on testing show is run."""
 
 import os
 import re
@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def programs() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+def programs(page: str = "README.md") -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
 
 
 def output_of(program: str) -> str:
@@ -29,3 +29,8 @@ def test_the_ten_lines_of_the_readme_run():
 def test_the_ten_lines_of_simulation_run_and_every_promise_holds():
     _, simulated = programs()
     assert re.fullmatch(r"\d+ deliveries, [1-9]\d* datagrams lost, \[\]\n", output_of(simulated))
+
+
+def test_the_first_rehearsal_of_the_page_on_testing_runs():
+    first, *_ = programs("docs/TESTING_YOUR_PROGRAMS.md")
+    output_of(f"{first}\ntest_everything_is_heard_on_a_bad_network()")

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,15 @@ from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import MINORITY, SWARM, built_in_names, find_scenario
-from vivum.sim.swarm import run_swarm
+from vivum.sim.swarm import run_seed, run_swarm
 from vivum.sim.timeline import line_of
 from vivum.sim.world import Result, World
 from vivum.storage.traces import TraceWriter
+from vivum.testing import swarm as live_swarm
+from vivum.testing.world import PROMISES
+
+LIVE = "live"
+"""The swarm of whole nodes, where others name a protocol."""
 
 app = command_group("Run, watch and swarm deterministic simulations.")
 app.command()(watch)
@@ -26,7 +32,8 @@ app.command()(watch)
 ScenarioArgument = Annotated[
     str,
     typer.Argument(
-        help=f"A TOML file, the name of a built-in scenario, '{SWARM}', or '{SWARM}:PROTOCOL'.", metavar="SCENARIO"
+        help=f"A TOML file, the name of a built-in scenario, '{SWARM}', '{SWARM}:PROTOCOL', or '{SWARM}:{LIVE}'.",
+        metavar="SCENARIO",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Decides everything that is random.")]
@@ -53,14 +60,18 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run one scenario and check its guarantees. Exit code 1 if any was violated."""
-    description = find_scenario(scenario, seed)
+    description = None if _is_live(scenario) else find_scenario(scenario, seed)
     began = time.perf_counter()
-    writer = TraceWriter(trace, "sim", promises=description.checkers) if trace is not None else None
+    promises = PROMISES if description is None else description.checkers
+    writer = TraceWriter(trace, "sim", promises=promises) if trace is not None else None
     try:
-        world = World(description, seed, writer)
         with _progress(as_json) as progress:
             task = progress.add_task(f"{scenario}, seed {seed}", total=100)
-            result = world.run(lambda share: progress.update(task, completed=round(100 * share)))
+            if description is None:
+                result = live_swarm.LiveWorld(seed, writer).run()
+            else:
+                world = World(description, seed, writer)
+                result = world.run(lambda share: progress.update(task, completed=round(100 * share)))
     finally:
         if writer is not None:
             writer.close()
@@ -71,6 +82,10 @@ def run(
         _print_result(scenario, result, wall_s)
     if result.violations:
         raise Failed
+
+
+def _is_live(scenario: str) -> bool:
+    return scenario == f"{SWARM}:{LIVE}"
 
 
 def _as_json(scenario: str, result: Result, wall_s: float) -> dict[str, object]:
@@ -122,7 +137,9 @@ def swarm(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
-    protocol: Annotated[str | None, typer.Option(help="What the worlds run; the reference if not given.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="What the worlds run, the reference if not given; 'live' for whole nodes.")
+    ] = None,
     minority: Annotated[
         bool, typer.Option("--minority", help="Split every world, with the service on the smaller side.")
     ] = False,
@@ -132,8 +149,8 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    if protocol is not None and protocol not in PROTOCOLS:
-        raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(PROTOCOLS))}")
+    if protocol is not None and protocol not in (*PROTOCOLS, LIVE):
+        raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted([*PROTOCOLS, LIVE]))}")
     name = SWARM if protocol is None else f"{SWARM}:{protocol}"
     if minority:
         name += f":{MINORITY}"
@@ -143,8 +160,8 @@ def swarm(
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        more = () if protocol is None else (protocol,)
-        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, *more, minority=minority):
+        run_one = live_swarm.run_live_seed if protocol == LIVE else partial(run_seed, minority=minority)
+        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol or "reference", run_one):
             events += verdict.events
             progress.advance(task)
             if verdict.violations:
@@ -205,13 +222,16 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many lines.")] = 200,
 ) -> None:
     """Run one scenario and print what happened as a readable timeline (times in microseconds)."""
-    description = find_scenario(scenario, seed)
-    for number in node or []:
-        if not 1 <= number <= description.nodes:
-            raise UsageError(f"--node {number}: this scenario has nodes 1 to {description.nodes}")
     wanted = _Filter(node or [], group or [], frames, limit)
     sink: Tracer = wanted
-    result = World(description, seed, sink).run()
+    if _is_live(scenario):
+        result = live_swarm.LiveWorld(seed, sink).run()
+    else:
+        description = find_scenario(scenario, seed)
+        for number in node or []:
+            if not 1 <= number <= description.nodes:
+                raise UsageError(f"--node {number}: this scenario has nodes 1 to {description.nodes}")
+        result = World(description, seed, sink).run()
     out = console()
     for record in wanted.kept:
         out.print(line_of(record), markup=False)
@@ -234,4 +254,5 @@ def list_scenarios(as_json: JsonOption = False) -> None:
     for name, description in found.items():
         table.add_row(f"[bold]{name}[/]", description)
     table.add_row(f"[bold]{SWARM}[/]", "A world made up from the seed: anything may fail")
+    table.add_row(f"[bold]{SWARM}:{LIVE}[/]", "The same with whole nodes, from connect to the reader")
     console().print(table)

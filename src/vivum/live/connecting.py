@@ -1,8 +1,6 @@
 """Joining a domain: `vivum.connect`."""
 
 import os
-import secrets
-import socket
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +12,8 @@ from vivum.core.limits import Limits
 from vivum.core.text import check_text
 from vivum.live.failures import NoServiceError
 from vivum.live.handle import NodeHandle
-from vivum.live.tracing import NodeTrace
-from vivum.runtime.interfaces import hears_multicast
+from vivum.live.tracing import begin_trace
+from vivum.runtime.environment import BUFFER_BYTES, current_environment
 from vivum.runtime.lossy import LOSS_MAX
 from vivum.runtime.member_host import HostOptions
 from vivum.runtime.polling import POLL_US_MAX
@@ -26,9 +24,6 @@ LOOPBACK = "127.0.0.1"
 
 JOIN_S = 10.0
 """How long `connect` looks for the service and waits for a place."""
-
-BUFFER_BYTES = 8 * 1024 * 1024
-"""What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
 
 BUFFER_BYTES_MAX = 1 << 30
 """More than any system grants; the kernel counts in 31 bits."""
@@ -51,7 +46,7 @@ class Connecting:
         self._node: NodeHandle | None = None
 
     async def _join(self) -> NodeHandle:
-        trace = None if self._trace is None else NodeTrace(self._trace, self._options.name)
+        trace = begin_trace(self._domain, self._options.name, self._trace)
         node = NodeHandle(self._domain, self._options, trace)
         try:
             await node.join(self._timeout_s)
@@ -64,10 +59,14 @@ class Connecting:
             raise
         return node
 
+    def _hears_network(self) -> bool:
+        options = self._options
+        return current_environment().hears_multicast(options.domain, options.interface, probes=1)
+
     def _explain(self, error: NoServiceError) -> None:
         """Say so if the network was not there when the node started, and is not there now."""
         options = self._options
-        if options.awaits_network and not hears_multicast(options.domain, options.interface, probes=1):
+        if options.awaits_network and not self._hears_network():
             raise NoServiceError(
                 f"the node waited for its network: {options.interface} has heard no multicast, not even its own, so no "
                 "service was begun; bring the network up, or where it carries no multicast pass seeds= or "
@@ -138,8 +137,9 @@ def connect(
         raise UsageError(f"multicast={multicast!r} is unknown; give True, False or 'probe'")
     if isinstance(seeds, str):
         raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
+    environment = current_environment()
     places = tuple(map(seed_endpoint, seeds))
-    wants_multicast = hears_multicast(tag, interface) if multicast == "probe" else multicast
+    wants_multicast = environment.hears_multicast(tag, interface) if multicast == "probe" else multicast
     awaits_network = multicast == "probe" and not (wants_multicast or places or is_loopback(interface))
     if awaits_network:
         # Down for the moment, as far as anybody can tell: that must not decide for the life of the node.
@@ -147,10 +147,10 @@ def connect(
     meets = not wants_multicast and not places
     if meets:
         # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
-        places = (Endpoint(interface, meeting_port(tag)),)
+        places = (Endpoint(environment.address(interface), meeting_port(tag)),)
     options = HostOptions(
         tag,
-        name or default_name(),
+        name or environment.default_name(),
         interface,
         port,
         places,
@@ -161,7 +161,7 @@ def connect(
         buffer_bytes,
         limits or Limits(),
         loss,
-        poll_us * 1000,
+        poll_us * 1000 if environment.polls else 0,
         shared_memory,
         awaits_network,
     )
@@ -184,13 +184,8 @@ def seed_endpoint(seed: str) -> Endpoint:
     if not colon or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65_536:
         raise UsageError(f"seed {seed!r} is not host:port, as in 10.0.0.1:7000")
     try:
-        return Endpoint(socket.gethostbyname(host), int(port))
+        return Endpoint(current_environment().resolve(host), int(port))
     except (OSError, ValueError, TypeError) as error:
         # Also a host that is no text, or has a part that is too long, or a zero.
         cause = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({cause})") from error
-
-
-def default_name() -> str:
-    """Make the name of a process that has none: host, process id, and a part that no other start has."""
-    return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"

@@ -306,6 +306,7 @@ class NodeHandle:
         if not seat.holders and not self._is_closed:
             self._entering.pop(seat, None)
             seat.view = None
+            seat.is_leaving = True
             self._host.submit(LeaveGroup(seat.group))
 
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
@@ -338,6 +339,7 @@ class NodeHandle:
 
     async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
+        await self._end_former_stays(seats)
         wanted = self._host.client.wanted_groups
         joins = []
         for seat in seats:
@@ -350,6 +352,15 @@ class NodeHandle:
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_entering()
         await self._until(lambda: all(seat.view is not None for seat in seats))
+
+    async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
+        """Wait until the node is out of groups that it is leaving: a new stay must not begin inside the old one."""
+        leaving = [seat for seat in seats if seat.is_leaving]
+        if leaving:
+            await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
+            for seat in leaving:
+                if seat.is_leaving:
+                    seat.is_leaving, seat.view = False, None
 
     def forget(self, topic: Any) -> None:
         """Hold a topic or a subscription no more."""

@@ -119,6 +119,7 @@ class Seat:
         "group",
         "guarantee",
         "holders",
+        "is_leaving",
         "layers",
         "listeners",
         "name",
@@ -142,6 +143,8 @@ class Seat:
         # Somebody here wants no objects for messages: the group is joined so.
         self.packs = False
         self.holders = 0
+        # The last holder has left, but the group may deliver to us still: not to those who come now.
+        self.is_leaving = False
         self.accepted = 0
         self.settled = 0
         self.stable = 0
@@ -304,6 +307,8 @@ class Seat:
     def on_delivery(self, delivery: Delivery, is_own: bool) -> None:
         """Hand a run of messages to all who want it."""
         self.delivered += len(delivery.payloads)
+        if self.is_leaving:
+            return
         if self.packs and isinstance(delivery.payloads, PackedRun):
             self._put_packed(delivery, delivery.payloads)
             return

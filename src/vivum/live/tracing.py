@@ -1,4 +1,4 @@
-"""The trace of a live node: what it sent, delivered and installed, in Parquet files for `vivum audit`.
+"""The trace of a live node: what it sent, delivered and installed. In Parquet files, for `vivum audit`, or simulated.
 
 Writing costs some microseconds for each message: for runs that are to be judged. A thread writes the files. At most
 `FILES_WAITING_MAX` of them wait for it; then the node waits too, since a trace with a hole is of no use. Records of
@@ -17,6 +17,7 @@ from threading import Thread
 from vivum.core.ids import GroupId, Member
 from vivum.guarantees import RELIABLE, Guarantee
 from vivum.observe.trace import GroupNamed, NodeMeasured, NodeStarted, NodeStopped, TraceRecord
+from vivum.runtime.environment import TraceSink, current_environment
 from vivum.runtime.member_host import MemberHost
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter
@@ -31,38 +32,68 @@ MEASURE_S = 1.0
 """How often a node tells what it sent: a fraction of the minutes that it is summed up by."""
 
 
-class NodeTrace:
-    """A tracer for one node."""
+class TraceFolder:
+    """Parquet files that a thread writes."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Begin a trace. The node's name, which no other start of it has, tells its files from those of others."""
+        """Begin. The node's name, which no other start of it has, tells its files from those of others."""
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "node"
         self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=RELIABLE.promises)
-        self._unjudged: set[int] = set()
-        self._life: Member | None = None
         self._held: list[TraceRecord] = []
         self._full: Queue[list[TraceRecord] | None] = Queue(FILES_WAITING_MAX)
         self._is_closed = False
-        self._host: MemberHost | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._measured = (0, 0, 0, 0, 0)
         self._thread = Thread(target=self._write_on, name="trace", daemon=True)
         self._thread.start()
 
     def __call__(self, record: TraceRecord) -> None:
         """Take one record."""
-        if not self._unjudged or getattr(record, "group", None) not in self._unjudged:
-            held = self._held
-            held.append(record)
-            if len(held) >= ROWS_PER_FILE:
-                self._held = []
-                self._full.put(held)
+        held = self._held
+        held.append(record)
+        if len(held) >= ROWS_PER_FILE:
+            self._held = []
+            self._full.put(held)
 
     def _write_on(self) -> None:
         while (records := self._full.get()) is not None:
             # A disk that is full must not stop the node in the middle of its work: `close` tells what is missing.
             with suppress(StorageError):
                 self._writer.extend(records)
+
+    def close(self) -> None:
+        """Write the rest. Raises `StorageError` if that fails or something is missing. May be called again."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._full.put(self._held)
+            self._full.put(None)
+            self._thread.join()
+        self._writer.close()
+
+
+def begin_trace(domain: str, name: str, folder: Path | None) -> "NodeTrace | None":
+    """Trace a node to a folder, and to where its environment wants it; None if nobody does."""
+    given = current_environment().trace_sink(domain)
+    sinks = [] if given is None else [given]
+    if folder is not None:
+        sinks.append(TraceFolder(folder, name))
+    return NodeTrace(*sinks) if sinks else None
+
+
+class NodeTrace:
+    """A tracer for one node."""
+
+    def __init__(self, *sinks: TraceSink) -> None:
+        self._sinks = sinks
+        self._unjudged: set[int] = set()
+        self._life: Member | None = None
+        self._host: MemberHost | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._measured = (0, 0, 0, 0, 0)
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Take one record."""
+        if not self._unjudged or getattr(record, "group", None) not in self._unjudged:
+            for sink in self._sinks:
+                sink(record)
 
     def leave_out(self, group: GroupId) -> None:
         """Do not write what concerns a group."""
@@ -109,16 +140,12 @@ class NodeTrace:
         self._life = life
 
     def close(self, now_ns: int) -> None:
-        """Write the rest. Raises `StorageError` if that fails or something is missing. May be called again."""
+        """End the trace. Raises `StorageError` if something of it is missing. May be called again."""
         if self._timer is not None:
             self._timer.cancel()
         self._measure()
         life, self._life = self._life, None
         if life is not None:
             self(NodeStopped(now_ns, *life, "closed"))
-        if not self._is_closed:
-            self._is_closed = True
-            self._full.put(self._held)
-            self._full.put(None)
-            self._thread.join()
-        self._writer.close()
+        for sink in self._sinks:
+            sink.close()

@@ -5,7 +5,6 @@ nothing of names and types of topics: `vivum.live` does.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,11 +22,8 @@ from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.runtime.driver import Driver
-from vivum.runtime.heap import keep_heap
-from vivum.runtime.interfaces import hears_multicast, payload_bytes_of
-from vivum.runtime.lossy import LossyPort
+from vivum.runtime.environment import NodePort, current_environment
 from vivum.runtime.shared_memory.memory import KEPT_BYTES
-from vivum.runtime.udp import UdpPort
 
 PROBE_AGAIN_S = 0.25
 """How often a node whose network was not there looks whether it is there now."""
@@ -85,16 +81,16 @@ class MemberHost:
         self.time: Callable[[], float] = self._loop.time
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._probing: asyncio.TimerHandle | None = None
-        payload_bytes = payload_bytes_of(options.interface)
+        self._environment = current_environment()
+        payload_bytes = self._environment.payload_bytes(options.interface)
         self._port = self._open_port()
-        keep_heap()
         self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, KEPT_BYTES, options.multicast)
         shared = self._port.shared_memory
         self._parts = compose_member(
             options.name,
             options.domain,
             self._port.endpoint,
-            random.Random(),
+            self._environment.random(),
             self.settings,
             options.limits,
             WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network),
@@ -120,17 +116,17 @@ class MemberHost:
         if self.options.awaits_network:
             self._probe_again()
 
-    def _open_port(self) -> UdpPort:
+    def _open_port(self) -> NodePort:
         options = self.options
-        made = partial(LossyPort, options.loss) if options.loss else UdpPort
         open_at = partial(
-            made,
+            self._environment.open_port,
             options.domain,
             options.interface,
             buffer_bytes=options.buffer_bytes,
             ttl=options.ttl,
             multicast=options.multicast,
             shared_memory=options.shared_memory,
+            loss=options.loss,
         )
         if options.is_meeting_port and not options.port:
             try:
@@ -154,7 +150,7 @@ class MemberHost:
         if self._is_closed or not self._parts.domain.awaits_network:
             return
         try:
-            is_heard = hears_multicast(options.domain, options.interface, probes=1)
+            is_heard = self._environment.hears_multicast(options.domain, options.interface, probes=1)
         except HostError:
             # No descriptors left to find out.
             is_heard = False

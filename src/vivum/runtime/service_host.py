@@ -1,6 +1,5 @@
 """A configuration service on sockets in a process of its own. Nodes that carry one do so inside (`member_host`)."""
 
-import random
 from collections.abc import Callable
 
 from vivum.core.ids import Endpoint
@@ -9,7 +8,7 @@ from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.runtime.driver import Driver
-from vivum.runtime.udp import UdpPort
+from vivum.runtime.environment import current_environment
 
 
 class ServiceHost:
@@ -26,8 +25,9 @@ class ServiceHost:
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
-        self._port = UdpPort(domain, interface, port=port, ttl=ttl, multicast=multicast)
-        self._parts = compose_service(domain, self._port.endpoint, random.Random(), multicast=multicast)
+        environment = current_environment()
+        self._port = environment.open_port(domain, interface, port=port, ttl=ttl, multicast=multicast)
+        self._parts = compose_service(domain, self._port.endpoint, environment.random(), multicast=multicast)
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, on_event=self._on_event)

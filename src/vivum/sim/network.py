@@ -13,18 +13,15 @@ packet of 1,500 bytes.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from vivum.core.ids import Channel, Endpoint, NodeId
+from vivum.core.ids import Channel, Endpoint, Incarnation, NodeId
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.observe.trace import FrameDropped
+from vivum.observe.trace import FrameDropped, Tracer
 from vivum.sim.loss import LossModel
 from vivum.sim.scheduler import Scheduler
 from vivum.wire.kinds import kind_name
-
-if TYPE_CHECKING:
-    from vivum.sim.processor import Processor
 
 UDP_HEADER_BYTES = 28
 PACKET_BYTES_MAX = 1500
@@ -40,6 +37,19 @@ class LinkProfile:
     jitter_ns: int
     egress_bytes_max: int
     ingress_bytes_max: int
+
+
+class Station(Protocol):
+    """What is at the end of a link: a simulated host, or a port of a simulated process."""
+
+    node_id: NodeId
+    endpoint: Endpoint
+    incarnation: Incarnation
+    frame_trace: Tracer | None
+
+    def on_arrival(self, packet: "Packet") -> None:
+        """Take a datagram from the link."""
+        ...
 
 
 class Packet:
@@ -72,7 +82,7 @@ class SimPort:
         "rng",
     )
 
-    def __init__(self, host: "Processor", rng: RandomSource) -> None:
+    def __init__(self, host: Station, rng: RandomSource) -> None:
         self.host = host
         self.rng = rng
         self.egress_free_ns = 0
@@ -107,12 +117,17 @@ class Network:
         self._listeners: dict[Channel, dict[NodeId, SimPort]] = {}
         self._wire_ns: dict[int, int] = {}
 
-    def attach(self, host: "Processor", rng: RandomSource) -> SimPort:
+    def attach(self, host: Station, rng: RandomSource) -> SimPort:
         """Plug a host in."""
         port = SimPort(host, rng)
         self._ports[host.node_id] = port
         self._by_endpoint[host.endpoint] = port
         return port
+
+    def detach(self, node: NodeId) -> None:
+        """Unplug a host for good: what is on its way to it is lost."""
+        self.unlisten_all(node)
+        del self._by_endpoint[self._ports.pop(node).host.endpoint]
 
     def port(self, node: NodeId) -> SimPort:
         """Return the link of a host."""

@@ -40,6 +40,11 @@ class Scheduler:
         self.now_ns = max(self.now_ns, stop_ns)
 
     @property
+    def next_ns(self) -> int | None:
+        """When the next thing is due; None if nothing will ever happen any more."""
+        return self._heap[0][0] if self._heap else None
+
+    @property
     def idle(self) -> bool:
         """Nothing will ever happen any more."""
         return not self._heap

@@ -9,10 +9,9 @@ explains it. Otherwise a protocol that gives up at once and reports everything w
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import msgspec
@@ -260,18 +259,22 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def run_swarm(
-    first_seed: int, count: int, jobs: int, protocol: str = "reference", *, minority: bool = False
+    first_seed: int,
+    count: int,
+    jobs: int,
+    protocol: str = "reference",
+    run: Callable[[int, str], SeedVerdict] = run_seed,
 ) -> Iterator[SeedVerdict]:
-    """Run many seeds, in the order of seeds, on several processes."""
-    run = partial(run_seed, protocol=protocol, minority=minority)
+    """Run many seeds, in the order of seeds, on several processes. `run` runs one, for worlds of another kind."""
     seeds = range(first_seed, first_seed + count)
     if jobs == 1:
-        yield from map(run, seeds)
+        for seed in seeds:
+            yield run(seed, protocol)
         return
     pool = ProcessPoolExecutor(jobs, initializer=_leave_interrupts_to_the_parent)
     try:
         # One seed at a time: a seed is long beside the way to a worker, and when it is done the worker can be let go.
-        yield from pool.map(run, seeds)
+        yield from pool.map(run, seeds, [protocol] * count)
     finally:
         # On Ctrl-C, or when the caller has seen enough: leave nothing behind.
         pool.shutdown(cancel_futures=True)

@@ -1,9 +1,54 @@
-"""For tests of machines, ours and yours: a virtual clock, and a fake link between two machines.
+"""For tests, ours and yours: whole asyncio programs in a simulated world, and machines on a fake link.
 
-No sockets, no sleeping: a test of a minute of protocol time takes milliseconds.
+`World` runs many nodes in one process, in virtual time, under loss, splits, kills and pauses, from one seed
+(`docs/TESTING_YOUR_PROGRAMS.md`). `Pair` and `VirtualClock` test single machines. No sockets, no sleeping: a test of a
+minute of virtual time takes milliseconds.
 """
 
-from vivum.testing.clock import VirtualClock
-from vivum.testing.pair import Pair
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Pair", "VirtualClock"]
+if TYPE_CHECKING:
+    from vivum.testing.clock import VirtualClock
+    from vivum.testing.loop import Deadlock, VirtualLoop
+    from vivum.testing.pair import Pair
+    from vivum.testing.process import Process, ProcessKilled
+    from vivum.testing.verdict import WorldVerdict
+    from vivum.testing.world import SimulatedHost, World
+
+__all__ = [
+    "Deadlock",
+    "Pair",
+    "Process",
+    "ProcessKilled",
+    "SimulatedHost",
+    "VirtualClock",
+    "VirtualLoop",
+    "World",
+    "WorldVerdict",
+]
+
+# Where each name lives. It is imported when it is first used: tests of a machine need no event loop.
+_HOMES = {
+    "Deadlock": "vivum.testing.loop",
+    "Pair": "vivum.testing.pair",
+    "Process": "vivum.testing.process",
+    "ProcessKilled": "vivum.testing.process",
+    "SimulatedHost": "vivum.testing.world",
+    "WorldVerdict": "vivum.testing.verdict",
+    "VirtualClock": "vivum.testing.clock",
+    "VirtualLoop": "vivum.testing.loop",
+    "World": "vivum.testing.world",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'vivum.testing' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

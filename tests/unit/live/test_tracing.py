@@ -8,7 +8,7 @@ import pytest
 
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
 from vivum.live import tracing
-from vivum.live.tracing import NodeTrace
+from vivum.live.tracing import NodeTrace, TraceFolder
 from vivum.observe.trace import GroupJoined, NodeStarted, NodeStopped
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import read_trace
@@ -30,7 +30,7 @@ def test_a_node_goes_on_while_its_trace_waits_for_the_disk_and_all_is_written(tm
         plain(file)
 
     monkeypatch.setattr(os, "fsync", wait_and_force)
-    trace = NodeTrace(tmp_path, "node")
+    trace = NodeTrace(TraceFolder(tmp_path, "node"))
     trace.on_life(0, LIFE)
     for number in range(1, 10 * tracing.FILES_WAITING_MAX):
         trace(GroupJoined(number, *LIFE, number))
@@ -45,7 +45,7 @@ def test_a_node_goes_on_while_its_trace_waits_for_the_disk_and_all_is_written(tm
 
 
 def test_topics_that_promise_nothing_are_left_out(tmp_path):
-    trace = NodeTrace(tmp_path, "node")
+    trace = NodeTrace(TraceFolder(tmp_path, "node"))
     trace.leave_out(GroupId(7))
     for group in (6, 7, 8):
         trace(GroupJoined(group, *LIFE, group))
@@ -58,7 +58,7 @@ def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    trace = NodeTrace(tmp_path, "node")
+    trace = NodeTrace(TraceFolder(tmp_path, "node"))
     for number in range(35):
         trace(GroupJoined(number, *LIFE, number))
     with pytest.raises(StorageError, match="No space left on device"):

@@ -1,0 +1,169 @@
+"""What a node takes from its surroundings: a port, multicast or none, randomness, a name, a sink for its trace.
+
+`ThisComputer` is the real one, with UDP sockets and the system's randomness. Programs in a simulated process have
+another (`vivum.testing`). The current one is in a context variable, so that `vivum.connect()` gets the right one
+without being told.
+"""
+
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from typing import Protocol
+
+from vivum.observe.trace import TraceRecord
+from vivum.runtime.heap import keep_heap
+from vivum.runtime.interfaces import PROBES, hears_multicast, payload_bytes_of
+from vivum.runtime.lossy import LossyPort
+from vivum.runtime.port import Port
+from vivum.runtime.shared_memory.shared_memory import SharedMemory
+from vivum.runtime.udp import UdpPort
+
+BUFFER_BYTES = 8 * 1024 * 1024
+"""What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
+
+
+class NodePort(Port, Protocol):
+    """A port, with what a live node wants to know of it."""
+
+    shared_memory: SharedMemory | None
+    """Memory shared with other nodes of this computer; None without."""
+
+    lost_on_purpose: int
+    """Datagrams that arrived and were thrown away, as was asked for."""
+
+    receive_buffer_bytes: int
+    """The receive buffer that the system granted."""
+
+
+class TraceSink(Protocol):
+    """Where a node's trace goes."""
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Take one record."""
+        ...
+
+    def close(self) -> None:
+        """Write the rest. Raises `VivumError` if records are missing. May be called again."""
+        ...
+
+
+class Environment(Protocol):
+    """The surroundings of a node."""
+
+    polls: bool
+    """Whether keeping the event loop awake can save time."""
+
+    def address(self, interface: str) -> str:
+        """Return the address by which others reach this interface."""
+        ...
+
+    def resolve(self, host: str) -> str:
+        """Return the address of a host. Raises `OSError` if there is none."""
+        ...
+
+    def hears_multicast(self, domain: int, interface: str, probes: int = PROBES) -> bool:
+        """Return whether multicast works on an interface, after at most this many tries."""
+        ...
+
+    def payload_bytes(self, interface: str) -> int:
+        """Return the largest datagram that leaves an interface uncut, in bytes."""
+        ...
+
+    def open_port(
+        self,
+        domain: int,
+        interface: str,
+        *,
+        port: int = 0,
+        buffer_bytes: int = BUFFER_BYTES,
+        ttl: int = 1,
+        multicast: bool = True,
+        shared_memory: bool | None = None,
+        loss: float = 0.0,
+    ) -> NodePort:
+        """Open a port; the options are those of `UdpPort` and `LossyPort`. Raises `HostError` if it is taken."""
+        ...
+
+    def random(self) -> random.Random:
+        """Make a source of randomness."""
+        ...
+
+    def default_name(self) -> str:
+        """Make a name for a node that has none: one that no other start of a program has."""
+        ...
+
+    def trace_sink(self, domain: str) -> TraceSink | None:
+        """Return where a new node's trace goes, besides where its program wants it."""
+        ...
+
+
+class ThisComputer:
+    """The computer that the interpreter runs on."""
+
+    polls = True
+
+    def address(self, interface: str) -> str:
+        """Return the interface, which is named by its address."""
+        return interface
+
+    def resolve(self, host: str) -> str:
+        """Ask the system's resolver."""
+        return socket.gethostbyname(host)
+
+    def hears_multicast(self, domain: int, interface: str, probes: int = PROBES) -> bool:
+        """Try it out."""
+        return hears_multicast(domain, interface, probes)
+
+    def payload_bytes(self, interface: str) -> int:
+        """Return what the interface's MTU leaves room for."""
+        return payload_bytes_of(interface)
+
+    def open_port(
+        self,
+        domain: int,
+        interface: str,
+        *,
+        port: int = 0,
+        buffer_bytes: int = BUFFER_BYTES,
+        ttl: int = 1,
+        multicast: bool = True,
+        shared_memory: bool | None = None,
+        loss: float = 0.0,
+    ) -> NodePort:
+        """Open UDP sockets."""
+        keep_heap()
+        made = partial(LossyPort, loss) if loss else UdpPort
+        return made(
+            domain,
+            interface,
+            port=port,
+            buffer_bytes=buffer_bytes,
+            ttl=ttl,
+            multicast=multicast,
+            shared_memory=shared_memory,
+        )
+
+    def random(self) -> random.Random:
+        """Make a source that the system seeds."""
+        return random.Random()
+
+    def default_name(self) -> str:
+        """Join host, process id, and a part that no other start has."""
+        return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"
+
+    def trace_sink(self, domain: str) -> TraceSink | None:  # noqa: ARG002
+        """Return None: programs say themselves what they want traced."""
+        return None
+
+
+_CURRENT: ContextVar[Environment] = ContextVar("vivum environment", default=ThisComputer())  # noqa: B039
+
+current_environment: Callable[[], Environment] = _CURRENT.get
+"""Return the surroundings of the running task or callback."""
+
+set_environment = _CURRENT.set
+"""Set the surroundings of the current context, and of all tasks and callbacks that begin in it."""
