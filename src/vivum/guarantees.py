@@ -42,7 +42,7 @@ class Guarantee:
         return tuple(make() for make in self.layers)
 
 
-RELIABLE_PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement")
+RELIABLE_PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "views_first")
 
 BEST_EFFORT = Guarantee(
     "best_effort",

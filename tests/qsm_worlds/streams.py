@@ -1,6 +1,6 @@
 """Streams without a network: what a sender seals, as frames that a receiver can be given one by one."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
 from effects import deliveries
@@ -39,12 +39,15 @@ def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: An
 
 
 def make_chain(
-    barred: dict[int, int] | None = None, behind: set[SenderFifo] | None = None, packed: Set[int] = frozenset()
+    barred: dict[int, int] | None = None,
+    behind: set[SenderFifo] | None = None,
+    packed: Set[int] = frozenset(),
+    known_epoch: Callable[[], int] = lambda: 1 << 64,
 ) -> SenderFifo:
     counters = Counters()
     joiner = Joiner(Limits(), counters)
     barred = {} if barred is None else barred
-    return SenderFifo(ALICE, joiner, counters, barred, set() if behind is None else behind, packed)
+    return SenderFifo(ALICE, joiner, counters, barred, set() if behind is None else behind, packed, known_epoch)
 
 
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:

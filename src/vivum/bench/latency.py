@@ -31,13 +31,16 @@ POLL_NS_MAX = 1_000_000
 Times = dict[str, list[int]]
 """For each way to do it, how long each round took, in nanoseconds."""
 
+POLL_US = 200
+"""How long Vivum polls where it is asked to."""
+
 PAIRS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("raw_udp_", "raw", {}),
     ("raw_udp_polling_", "raw", {"polls": True}),
     ("udp_on_loop_", "loop", {}),
     ("pyzmq_", "zmq", {}),
     ("", "vivum", {}),
-    ("sleeping_", "vivum", {"poll_us": 0}),
+    ("polling_", "vivum", {"poll_us": POLL_US}),
 )
 """What the keys of a pair's results begin with, what it does, and its options."""
 
@@ -74,7 +77,8 @@ def measure_latency(
     raw = result["raw_udp_rtt_us_p50"]
     result["to_raw_udp"] = round(result["rtt_us_p50"] / raw, 3)
     if "pyzmq_rtt_us_p50" in result:
-        result["to_pyzmq"] = round(result["rtt_us_p50"] / result["pyzmq_rtt_us_p50"], 3)
+        for name in ("", "polling_"):
+            result[f"{name}to_pyzmq"] = round(result[f"{name}rtt_us_p50"] / result["pyzmq_rtt_us_p50"], 3)
     return {**result, "size": size, "rounds": rounds}
 
 

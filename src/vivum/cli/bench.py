@@ -141,8 +141,8 @@ def latency(
     for name, prefix in (
         ("Vivum, callback", ""),
         ("Vivum, await receive", "awaited_"),
-        ("Vivum, callback, poll_us=0", "sleeping_"),
-        ("Vivum, await receive, poll_us=0", "sleeping_awaited_"),
+        ("Vivum, callback, polling", "polling_"),
+        ("Vivum, await receive, polling", "polling_awaited_"),
         ("raw UDP", "raw_udp_"),
         ("raw UDP, polling", "raw_udp_polling_"),
         ("raw UDP on an event loop", "udp_on_loop_"),

@@ -31,8 +31,8 @@ BUFFER_BYTES_MAX = 1 << 30
 NAME_CHARACTERS_MAX = 255
 """Of the name of a node, as it travels."""
 
-POLL_US = 200
-"""How long a node polls for the next small message before it sleeps, where answers come within that time."""
+POLL_US = 0
+"""A node lets the event loop sleep at once: no busy loop in a process that did not ask for one."""
 
 
 class Connecting:
@@ -115,9 +115,9 @@ def connect(
     network and probes on: it carries no service before. `ttl` is how many routers multicasts pass, plus one.
     `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
     share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
-    `poll_us` is how many microseconds the event loop is kept awake for the next message, where small ones come within
-    that time one after the other: it saves the waking, and takes a processor that nobody else wants while they come. 0
-    lets the loop sleep at once. With `shared_memory`, large frames on loopback go through memory that the processes of
+    `poll_us` keeps the event loop awake for up to this many microseconds for the next message, where small ones come
+    within that time one after the other: it saves the waking, and takes a processor that nobody else wants while they
+    come; 200 suits requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on loopback go through memory that the processes of
     one user share, and not through the kernel; where that cannot be, they go as all else does.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """

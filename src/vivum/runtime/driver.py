@@ -14,7 +14,7 @@ States, and what leads from one to another:
 
 Effects are carried out in their order. One that raises (a socket, a callback of the application) is reported to the
 loop's exception handler and loses no other; but behind a record that could not be written nothing is done, and the
-driver closes.
+driver closes. It also closes when the node itself raises.
 """
 
 import asyncio
@@ -206,7 +206,11 @@ class Driver:
     def _handle(self, arrived: Arrived) -> None:
         """Take what arrived and carry out what it causes; one small message is answered before frames are made."""
         now_ns = self._now_ns()
-        self._node.on_datagrams(now_ns, arrived)
+        try:
+            self._node.on_datagrams(now_ns, arrived)
+        except Exception as error:
+            self._fail(error)
+            return
         self._may_send_now = True
         size = len(arrived[0][1]) if len(arrived) == 1 else sum(len(data) for _, data in arrived)
         is_small = len(arrived) == 1 and size <= SMALL_BYTES
@@ -238,7 +242,11 @@ class Driver:
         if deadline_ns is None or self._now_ns() < deadline_ns:
             self._set_timer()
             return
-        self._node.on_timer(self._now_ns())
+        try:
+            self._node.on_timer(self._now_ns())
+        except Exception as error:
+            self._fail(error)
+            return
         self.pump()
 
     def _set_timer(self) -> None:
@@ -284,7 +292,11 @@ class Driver:
         while True:
             self._has_input = False
             self._may_send_now = True
-            effects = node.take_output(0 if self._backlog else ROOM_BYTES)
+            try:
+                effects = node.take_output(0 if self._backlog else ROOM_BYTES)
+            except Exception as error:
+                self._fail(error)
+                return
             if not effects:
                 break
             self._carry_out(effects)
@@ -353,6 +365,11 @@ class Driver:
             self.close()
             return False
         return True
+
+    def _fail(self, error: Exception) -> None:
+        """Stop: the node itself raised, so its state is not what it should be. Others notice by the silence."""
+        self._report("vivum: a fault in the node; it stops", error)
+        self.close()
 
     def _report(self, message: str, error: Exception) -> None:
         self._loop.call_exception_handler({"message": message, "exception": error})

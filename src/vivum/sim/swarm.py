@@ -19,6 +19,7 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
+from vivum.guarantees import RELIABLE
 from vivum.node.build import PROTOCOLS
 from vivum.sim.scenario import (
     Bandwidth,
@@ -114,7 +115,7 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
     harder = msgspec.structs.replace(
         scenario,
-        checkers=(*SAFETY, "view_agreement", *LIVENESS, *BOUNDS),
+        checkers=(*RELIABLE.promises, "bounded_queues", *LIVENESS, *BOUNDS),
         settings={**scenario.settings, **spread_settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,

@@ -212,6 +212,30 @@ def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -
     assert chain.counters.frames_refused_state == 2
 
 
+def test_messages_of_a_view_wait_with_all_that_follows_until_the_view_is_installed() -> None:
+    epoch = 5
+    chain, stream = make_chain(known_epoch=lambda: epoch), make_receiver(view=3)
+    effects: list[Effect] = []
+    chain.add(stream)
+    builder = FrameBuilder(1472)
+    header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
+    builder.extend(ONE, 0, [b"before"])
+    builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, 1, ViewNumber(9))))
+    builder.extend(ONE, 1, [b"in view 9"])
+    stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
+    chain.deliver(effects)
+    builder.extend(ONE, 2, [b"later"])
+    stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 1, 0))[0])
+    assert not chain.is_ready(stream)
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0)]
+    epoch = 9
+    chain.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
+    assert [each.view for each in deliveries(effects)] == [3, 9, 9]
+    assert chain.is_ready(stream)
+
+
 def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = frames_of(10)
     monkeypatch.setattr(chain_module, "BURST_BYTES", 3 * frames[1].length)

@@ -721,3 +721,25 @@ def test_a_pump_that_was_scheduled_before_close_does_nothing(stage: Stage) -> No
     stage.loop.run()
     assert stage.log == ["closed"]
     assert stage.settled == 0
+
+
+@pytest.mark.parametrize("call", ["take_output", "on_datagrams", "on_timer"])
+def test_a_node_that_raises_stops_its_driver_and_says_so(stage: Stage, call: str, monkeypatch) -> None:
+    """Its state is not what it should be: to go on, or to stand still in silence, would be worse."""
+
+    def fail(*_: object) -> None:
+        raise AssertionError("an invariant is broken")
+
+    stage.node.deadline_ns = stage.loop.now_ns + 1
+    stage.do()
+    monkeypatch.setattr(stage.node, call, fail)
+    if call == "on_datagrams":
+        stage.port.waiting.append((PEER, b"x"))
+        assert stage.port.on_readable is not None
+        stage.port.on_readable()
+    stage.driver.submit(Do())
+    stage.loop.advance(2)
+    stage.loop.run()
+    assert stage.driver.state is State.CLOSED
+    assert stage.port.is_closed
+    assert stage.loop.reported == ["an invariant is broken"]

@@ -84,7 +84,7 @@ class QsmMachine:
         self._listening = Channels(self.settings)
         self._now_ns = 0
         self._started = False
-        self._chains = Receiver(self.limits, self.counters)
+        self._chains = Receiver(self.limits, self.counters, lambda: client.epoch)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
         self._memory_watch = MemoryWatch(self.settings)
@@ -365,6 +365,7 @@ class QsmMachine:
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
+        self._chains.on_views(self.effects)
         note_departures(self.client, self.regions.values())
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
         self.effects += self._listening.update(self._now_ns, self.regions.values())

@@ -1,6 +1,6 @@
 """The chains of all senders that a node hears: what they share, and which have more than may be delivered at once."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
@@ -15,7 +15,9 @@ from vivum.wire.fragments import Joiner
 class Receiver:
     """One chain for each life of each sender."""
 
-    def __init__(self, limits: Limits, counters: Counters) -> None:
+    def __init__(self, limits: Limits, counters: Counters, known_epoch: Callable[[], int] = lambda: NEVER) -> None:
+        """Begin with nothing. `known_epoch` returns up to which number this node has installed views."""
+        self._known_epoch = known_epoch
         self._counters = counters
         self._joiner = Joiner(limits, counters)
         self._by_sender: dict[Member, SenderFifo] = {}
@@ -43,7 +45,15 @@ class Receiver:
         """Take a new stream in."""
         chain = self._by_sender.get(stream.sender)
         if chain is None:
-            chain = SenderFifo(stream.sender, self._joiner, self._counters, self._barred, self._behind, self._packed)
+            chain = SenderFifo(
+                stream.sender,
+                self._joiner,
+                self._counters,
+                self._barred,
+                self._behind,
+                self._packed,
+                self._known_epoch,
+            )
             self._by_sender[stream.sender] = chain
         chain.add(stream)
 
@@ -57,6 +67,12 @@ class Receiver:
         # In the order of their senders, since a set has none.
         for chain in sorted(self._behind, key=lambda each: each.sender):
             chain.deliver(effects)
+
+    def on_views(self, effects: list[Effect]) -> None:
+        """Deliver what waited for views that are installed now."""
+        for chain in list(self._by_sender.values()):
+            if chain.awaits_view:
+                chain.deliver(effects)
 
     def look_after(self, region: RegionMember, effects: list[Effect]) -> None:
         """A token may have completed streams or shown that they are closed: deliver on."""

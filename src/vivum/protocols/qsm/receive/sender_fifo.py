@@ -8,12 +8,15 @@ as messages of a group that no topic has.
 A frame that nobody can give any more may have had messages of any group, and marks: behind it nothing can be told for
 certain. If its sender lives, this life ends; of a sender that is gone, what comes behind it is reported as lost too.
 
+A view comes before its messages. A sender may know of a view before this node does, where another region of the group
+changed: what it sent in that view waits here, with all that follows, until the view is installed.
+
 Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
 is reported, or ends this life if its sender lives.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from vivum.core.ids import GroupId, Member, ViewNumber
 from vivum.core.machine import Delivery, Effect
@@ -49,6 +52,8 @@ class SenderFifo:
         "_excused",
         "_is_torn",
         "_joiner",
+        "_known_epoch",
+        "_waiting",
         "counters",
         "expected",
         "is_broken",
@@ -65,11 +70,12 @@ class SenderFifo:
         barred: Mapping[int, int],
         behind: "set[SenderFifo]",
         packed: Set[int] = frozenset(),
+        known_epoch: Callable[[], int] = lambda: NEVER,
     ) -> None:
         """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again.
 
         Messages of `packed` groups are not cut where that can be. A chain that has more to deliver than it may at once
-        puts itself into `behind`.
+        puts itself into `behind`. `known_epoch` returns up to which number this node has installed views.
         """
         self.sender = sender
         self._behind = behind
@@ -82,6 +88,9 @@ class SenderFifo:
         self.packed = packed
         # Groups of which a message was refused here, because its fragments were over a limit.
         self._excused: set[int] = set()
+        self._known_epoch = known_epoch
+        # Runs behind a mark of a view that is not installed here yet, and the number of that view.
+        self._waiting: tuple[int, list[Frame], list[TakenRun], StreamReceiver] | None = None
         # A frame was skipped of a sender that was gone.
         self._is_torn = False
         # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
@@ -101,6 +110,7 @@ class SenderFifo:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
         if stream not in self.streams:
             return
+        self._go_on(effects, is_late=True)
         # Those before it were replaced earlier still: nobody sees them through any more.
         for each in self.streams[: self.streams.index(stream) + 1]:
             each.window.skip_to(each.window.stop)
@@ -113,7 +123,8 @@ class SenderFifo:
     def deliver(self, effects: list[Effect]) -> None:
         """Deliver all that is in order now, or as much of it as may be delivered at once."""
         self._behind.discard(self)
-        while self.streams and not self.is_broken:
+        self._go_on(effects)
+        while self.streams and not self.is_broken and self._waiting is None:
             stream = self.streams[0]
             if not self._deliver_from(stream, effects, BURST_BYTES):
                 self._behind.add(self)
@@ -137,7 +148,19 @@ class SenderFifo:
 
     def is_ready(self, stream: StreamReceiver) -> bool:
         """Tell whether messages of a stream can be delivered as they come: no other stream must come first."""
-        return not (self.is_broken or self._is_torn) and bool(self.streams) and stream is self.streams[0]
+        is_free = not (self.is_broken or self._is_torn) and self._waiting is None
+        return is_free and bool(self.streams) and stream is self.streams[0]
+
+    @property
+    def awaits_view(self) -> bool:
+        """Whether messages wait for a view that this node has not installed yet."""
+        return self._waiting is not None
+
+    def _go_on(self, effects: list[Effect], *, is_late: bool = False) -> None:
+        """Deliver what waited for a view, if that is installed now, or if it is too late to wait."""
+        if self._waiting is not None and (is_late or self._waiting[0] <= self._known_epoch()):
+            (_, frames, runs, stream), self._waiting = self._waiting, None
+            self._deliver_runs(frames, runs, stream, effects)
 
     def deliver_run(
         self,
@@ -190,13 +213,16 @@ class SenderFifo:
         sender, view, views = self.sender, stream.view, stream.views
         expected, append = self.expected, effects.append
         is_plain = not (self._is_torn or self._barred or stream.lacks)
-        for index, group, first, flags, payloads in runs:
+        for place, (index, group, first, flags, payloads) in enumerate(runs):
             if is_plain and not flags and expected.get(group) == first and group not in views:
                 expected[group] = first + len(payloads)
                 sent_ns = frames[index].sent_ns
                 append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
             elif group == MARKS:
-                self._read_marks(frames[index], first, payloads, stream)
+                view_number = self._read_marks(frames[index], first, payloads, stream)
+                if view_number > self._known_epoch():
+                    self._waiting = (view_number, frames, runs[place + 1 :], stream)
+                    return
             else:
                 self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, effects)
                 if self.is_broken:
@@ -256,27 +282,30 @@ class SenderFifo:
             self.expected[group] = stop
             effects.append(GapReported(GroupId(group), self.sender, first, stop))
 
-    def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> None:
+    def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> int:
+        """Take a mark; return the number of the view that must be installed before what follows, or 0."""
         mark = payloads[0]
         if first == VIEW_MARK:
             told = decode_view_mark(mark)
             if told is None:
                 self.counters.frames_refused_state += 1
-                return
+                return 0
             group, start, view = told
             if group not in stream.views and len(stream.views) >= VIEW_MARKS_MAX:
                 self.counters.frames_refused_state += 1
-                return
+                return 0
             marks = stream.views.setdefault(group, [])
             if marks and start <= marks[-1][0]:
                 # No sender goes back; messages between the two would be delivered twice.
                 self.counters.frames_refused_state += 1
-                return
+                return 0
             marks.append((start, view))
-        elif first == SLOW_MARK:
+            return view
+        if first == SLOW_MARK:
             stream.slow = max(stream.slow, SLOW_MARKS.get(mark, SlowMembers.ISOLATE))
         elif first == END_MARK and frame.sequence + 1 >= stream.window.stop:
             stream.closed = True
+        return 0
 
 
 def _by_view(
