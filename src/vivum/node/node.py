@@ -81,6 +81,10 @@ class Node:
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
+        # Looked up once: these are asked for with every datagram.
+        self._send_now: dict[int, Callable[[int, Command], list[Datagram]]] = {
+            id(each): each.send_now for each in protocols if isinstance(each, SendsNow)
+        }
         self._stacks = Stacks({each.transport: each for each in protocols if each.transport})
         self._effects: list[Effect] = []
         self._now_ns = 0
@@ -176,11 +180,12 @@ class Node:
         """Hand a command over as `submit` does; return frames of it that can leave before all else."""
         stack = self._stacks.get(command.group) if type(command) is SendMessages else None
         protocol = self._protocol_for(command) if stack is None else stack.transport
-        if not isinstance(protocol, SendsNow) or (stack is not None and stack.layers):
+        send_now = self._send_now.get(id(protocol))
+        if send_now is None or (stack is not None and stack.layers):
             self.submit(now_ns, command)
             return []
         self._now_ns = now_ns
-        datagrams = protocol.send_now(now_ns, command)
+        datagrams = send_now(now_ns, command)
         if protocol.effects:
             self._collect(protocol)
         self._count_sent(datagrams)

@@ -46,14 +46,12 @@ class Stacks:
         self._transports = transports
         self._by_group: dict[GroupId, Stack] = {}
         self._layered = RangeSet()
+        self.have_layers = False
+        """Whether any group has layers: else effects need not be looked at."""
+
         self._deadlines: Deadlines[GroupId] = Deadlines()
         # Groups whose layers may have frames to send.
         self._speaking: dict[GroupId, None] = {}
-
-    @property
-    def have_layers(self) -> bool:
-        """Whether any group has layers: else effects need not be looked at."""
-        return bool(self._layered)
 
     def get(self, group: GroupId) -> Stack | None:
         """Return the stack of a group; None if it has the default transport and no layers."""
@@ -74,11 +72,13 @@ class Stacks:
         self._by_group[group] = Stack(group, transport, command.layers)
         if command.layers:
             self._layered.add(group)
+            self.have_layers = True
 
     def leave(self, group: GroupId) -> None:
         """Forget the stack of a group."""
         self._by_group.pop(group, None)
         self._layered.discard_range(group, group + 1)
+        self.have_layers = bool(self._layered)
         self._deadlines.cancel(group)
         self._speaking.pop(group, None)
 

@@ -7,7 +7,8 @@ the network takes it. A quantum bounds what is drained at once, so that timers f
 States, and what leads from one to another:
 
 - IDLE: nothing is due; the loop calls when something arrives, the timer fires, or the application asks.
-- SETTLING: output is due and a pump is scheduled, behind whoever was woken before it.
+- SETTLING: output is due and a pump is scheduled: behind whoever was woken before it, or, while single small
+  messages go back and forth, at most a millisecond later, so that several of them share a token and a timer.
 - PUMPING: effects are being carried out. What callbacks submit meanwhile is pulled before the pump ends.
 - POLLING: answers are expected within microseconds, so the loop is kept turning (`polling`). Only if asked for.
 - CLOSED: nothing is done any more.
@@ -60,6 +61,9 @@ BUSY_TURN_NS = 50_000
 
 UNTURNED_NS = 200_000
 """However many answers go back and forth, the loop has a turn after this time: others on it wait no longer."""
+
+SETTLE_S = 0.001
+"""The same without polling: less is nothing to the timers of a loop."""
 
 SETTLE_NS = 500_000
 """While a node polls, frames other than answers wait no longer than this: tokens, confirmations, timers."""
@@ -120,6 +124,8 @@ class Driver:
         self._backlog: deque[Datagram] = deque()
         # Commands came since output was pulled.
         self._has_input = False
+        # SETTLING: in the next turn of the loop.
+        self._settles_soon = False
         # The next messages may leave at once: nothing was sent since the last arrival or pump.
         self._may_send_now = True
         self._polling = Polling(poll_ns)
@@ -153,7 +159,7 @@ class Driver:
         """
         self._node.submit(self._now_ns(), command)
         self._has_input = True
-        if self.state is State.IDLE:
+        if self.state is State.IDLE or (self.state is State.SETTLING and not self._settles_soon):
             self._become_settling()
 
     def send(self, command: Command) -> None:
@@ -170,10 +176,13 @@ class Driver:
             self._send(datagrams)
         else:
             self._has_input = True
-        if self.state is State.IDLE:
-            self._become_settling()
-        elif self.state is State.POLLING and self._settle_at_ns is None:
-            self._settle_at_ns = self._now_ns() + SETTLE_NS
+        if self.state is not State.PUMPING:
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Carry out what messages that left at once caused here: their own delivery."""
+        if self.state in (State.IDLE, State.SETTLING, State.POLLING):
+            self._answer(self._node.take_output(NO_FRAMES))
 
     def close(self) -> None:
         """Stop driving and close the port. May be called again."""
@@ -222,12 +231,14 @@ class Driver:
         self._wait()
 
     def _answer(self, effects: list[Effect]) -> None:
-        """Carry out what one small datagram caused, and put frames off: behind who was woken, or while polling."""
+        """Carry out what one small message caused, and put frames off: behind who was woken, or while polling."""
         before = self.state
         self.state = State.PUMPING
-        self._carry_out(effects)
-        if self._is_closed():
-            return
+        while effects:
+            self._carry_out(effects)
+            if self._is_closed():
+                return
+            effects = [] if self._has_input else self._node.take_output(NO_FRAMES)
         self.state = before
         if self._has_input:
             self._pump()
@@ -273,7 +284,12 @@ class Driver:
 
     def _become_settling(self) -> None:
         self.state = State.SETTLING
-        self._loop.call_soon(self._settle)
+        self._settles_soon = self._has_input or not self._polling.expects_one
+        if self._settles_soon:
+            self._loop.call_soon(self._settle)
+        else:
+            # Answers leave at once; what else they caused can wait for a few of them.
+            self._loop.call_later(SETTLE_S, self._settle)
 
     def _settle(self) -> None:
         if self.state is State.SETTLING:
