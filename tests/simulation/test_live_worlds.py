@@ -90,7 +90,6 @@ def test_the_command_line_runs_and_replays_the_swarm(capsys: pytest.CaptureFixtu
     assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(2).trace_hash, 0)
 
 
-@pytest.mark.xfail(reason="a member alone in its region that dies holds up every flush for 26 s, which then fails")
 def test_a_flush_does_not_wait_for_the_dead() -> None:
     """One member is in another topic besides, so it is a region of its own, and no other ring member misses it."""
     world = World(seed=1)

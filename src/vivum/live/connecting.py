@@ -117,8 +117,9 @@ def connect(
     share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
     `poll_us` keeps the event loop awake for up to this many microseconds for the next message, where small ones come
     within that time one after the other: it saves the waking, and takes a processor that nobody else wants while they
-    come; 200 suits requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on loopback go through memory that the processes of
-    one user share, and not through the kernel; where that cannot be, they go as all else does.
+    come; 200 suits requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`,
+    large frames on loopback go through memory that the processes of one user share, and not through the kernel; where
+    that cannot be, they go as all else does.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(check_text(domain, "domain"))

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection
 
+from vivum.core.ids import Member
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm.region import RegionMember
 
 
-def note_departures(client: MembershipClient, regions: Collection[RegionMember]) -> None:
+def note_departures(client: MembershipClient, regions: Collection[RegionMember]) -> set[Member]:
     """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
     present = {member for config in client.regions.values() for member in config.members}
     for each in regions:
@@ -20,3 +21,4 @@ def note_departures(client: MembershipClient, regions: Collection[RegionMember])
                 each.forget_node(member.node)
         for sender, stream in each.streams.items():
             stream.sender_gone = sender not in present
+    return present

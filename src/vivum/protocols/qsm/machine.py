@@ -49,6 +49,9 @@ from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
 SEND_NOW_BYTES = 4096
 """Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
 
+SUSPECTS_MAX = 3
+"""Members of a silent region that are reported at once."""
+
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
 
@@ -93,6 +96,8 @@ class QsmMachine:
         self._joined: RangeSet = RangeSet()
         # Where messages and frames go, until the configuration changes or a region view goes.
         self._routes: dict[GroupId, Route] = {}
+        # When regions that this node sends to, and is not in, last reported, or had nothing to report.
+        self._reported_ns: dict[ViewKey, int] = {}
         self._lanes: Lanes = {}
 
     def memory(self) -> MemoryHeld:
@@ -288,6 +293,7 @@ class QsmMachine:
                 self._refuse(source, frame, "reports on a region view without being a member of it")
                 return
             self.counters.acks_received += 1
+            self._reported_ns[key] = self._now_ns
             self.sending.on_report(self._now_ns, stream, body)
             return
         region = self.regions.get(key)
@@ -366,7 +372,14 @@ class QsmMachine:
                 self._enter(new, me)
         self._note_groups(me, affected)
         self._chains.on_views(self.effects)
-        note_departures(self.client, self.regions.values())
+        present = note_departures(self.client, self.regions.values())
+        for stream in self.sending.streams.values():
+            is_open = stream.closing and stream.confirmed < stream.next_frame
+            # Of groups that we left ourselves we do not hear who is still there.
+            is_heard = is_open and all(group in self.client.groups for group in stream.put)
+            if is_heard and present.isdisjoint(stream.config.members):
+                # Nobody is left who could lack anything.
+                self.sending.on_region_left(self._now_ns, stream)
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
         self.effects += self._listening.update(self._now_ns, self.regions.values())
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
@@ -471,9 +484,26 @@ class QsmMachine:
                     self.client.report_failure(now_ns, member, silent_ns)
             else:
                 self._maybe_retire(key, region, now_ns - region.replaced_ns)
+        self._suspect_silent_regions()
         self.sending.retire(now_ns, self.regions.keys())
         self.effects += self._memory_watch.look(self.sending.streams.values(), self.regions.values())
         self.effects += self._listening.update(self._now_ns, self.regions.values())
+
+    def _suspect_silent_regions(self) -> None:
+        """Report members of regions that do not answer: one that is alone in its ring is missed by nobody else."""
+        now_ns, settings, health = self._now_ns, self.settings, self._health
+        awaited = {
+            key: stream
+            for key, stream in self.sending.streams.items()
+            if key not in self.regions and stream.confirmed < stream.next_frame
+        }
+        self._reported_ns = {key: self._reported_ns.get(key, now_ns) for key in awaited}
+        for key, stream in awaited.items():
+            silent_ns = health.awake_ns(now_ns, self._reported_ns[key])
+            if silent_ns >= health.patience_ns(settings.suspect_after_ns):
+                # The oldest ones: they lead the rings that should have reported.
+                for member in stream.config.members[:SUSPECTS_MAX]:
+                    self.client.report_failure(now_ns, member, silent_ns)
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings

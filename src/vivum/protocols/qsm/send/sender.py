@@ -156,6 +156,12 @@ class Sender:
         if stream.can_seal:
             self._ready[stream.key] = None
 
+    def on_region_left(self, now_ns: int, stream: RegionSender) -> None:
+        """Confirm what was sent into a region view whose members have all left or died; the rest goes to nobody."""
+        stop = stream.next_frame
+        report = RegionReport(0, stop, stop, (), 0, confirmed=stop)
+        self.on_report(now_ns, stream, report)
+
     def _send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
         """Send frames to the whole region once more, but for those that were just sent again."""
         frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
