@@ -34,7 +34,10 @@ def extensions():
         Extension(
             f"vivum.wire.{name}",
             [f"src/vivum/wire/{name}.pyx"],
-            depends=[f"src/vivum/wire/{part}.pxd" for part in ("_arguments", "_body", "_copies", "_frame_bytes", "_header", "_layout")],
+            depends=[
+                f"src/vivum/wire/{part}.pxd"
+                for part in ("_arguments", "_body", "_copies", "_frame_bytes", "_header", "_layout")
+            ],
             extra_compile_args=["-O3"],
             optional=True,
         )
