@@ -248,5 +248,8 @@ def _close(work: Any, context: Context) -> None:
             _close(inner, context)
         try:
             context.run(work.close)
-        except (Exception, asyncio.CancelledError):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # Whatever it is, a group with `GeneratorExit` in it for one: nobody is left to hear it.
             continue

@@ -11,7 +11,8 @@ Not made up, since it is known not to hold yet (a configuration service without 
 
 - a split that leaves the carrier of the service without a strict majority, or one during which it dies;
 - a process that starts or enters a topic between the end of a carrier and the healing: names are not replicated;
-- a carrier that starts again at once, before another took over;
+- a carrier that ends while others have just gone, or starts again at once: then a new service begins, with a new
+  history, in place of one that takes over;
 - a pause of the carrier for longer than `CARRIER_PAUSE_S_MAX`, which is to the others a split;
 - a split before the domain has formed.
 """
@@ -55,6 +56,9 @@ ARRIVAL_S = 3.0
 
 CARRIER_PAUSE_S_MAX = 0.3
 
+DEATH_NOTICED_S = 14.0
+"""By then a death is known, also of a node that nobody watches."""
+
 KINDS = ("kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier")
 """What may happen next, the usual more often."""
 
@@ -92,8 +96,14 @@ class Actor:
     node: NodeHandle | None = None
     sending: dict[str, Topic[bytes]] = field(default_factory=dict)
     readers: list["Reading"] = field(default_factory=list)
+    entered: set[str] = field(default_factory=set)
+    """The topics of its plan that it is in."""
+
     is_quiet: bool = False
     """Whether its senders are to stop."""
+
+    is_bound: bool = False
+    """Whether it must stay in its topics."""
 
     ends: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -101,6 +111,11 @@ class Actor:
     def is_up(self) -> bool:
         """Whether its process runs."""
         return self.host.is_running
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is in all topics of its plan."""
+        return self.node is not None and len(self.entered) == len(self.topics)
 
     @property
     def carries(self) -> bool:
@@ -149,7 +164,7 @@ class Reading:
 
 async def _program(actor: Actor) -> None:
     """Do what the plan says until told to end."""
-    actor.node, actor.sending, actor.readers, actor.ends = None, {}, [], asyncio.Event()
+    actor.node, actor.sending, actor.readers, actor.entered, actor.ends = None, {}, [], set(), asyncio.Event()
     async with _connected(actor) as node:
         actor.node = node
         async with asyncio.TaskGroup() as tasks:
@@ -172,34 +187,35 @@ async def _connected(actor: Actor) -> AsyncIterator[NodeHandle]:
 
 
 async def _take_part(actor: Actor, node: NodeHandle, plan: TopicPlan) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    leaves_at = plan.leaves_at_s
-    while True:
-        topic = await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives)
-        reading: asyncio.Task[None] | None = None
+    if plan.leaves_at_s is not None:
+        await _stay(actor, node, plan, plan.leaves_at_s)
+        await asyncio.sleep(plan.away_s)
+    await _stay(actor, node, plan, None)
+
+
+async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float | None) -> None:
+    """Be in a topic, read and send, for a time or until cancelled."""
+    topic = await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives)
+    actor.entered.add(plan.name)
+    if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
+        actor.sending[plan.name] = topic
+    async with asyncio.TaskGroup() as tasks:
         if plan.receives:
             reader = Reading((plan.name,), plan.guarantee is BEST_EFFORT)
             actor.readers.append(reader)
-            reading = asyncio.create_task(reader.run(topic))
-        if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
-            actor.sending[plan.name] = topic
+            tasks.create_task(reader.run(topic))
+        sending = tasks.create_task(_send(actor, topic, plan))
         try:
-            async with asyncio.timeout(None if leaves_at is None else max(0.0, began + leaves_at - loop.time())):
-                await _send(actor, topic, plan)
-        except TimeoutError:
-            leaves_at = None
-            actor.sending.pop(plan.name, None)
-            await topic.leave()
-            if reading is not None:
-                await reading
-            await asyncio.sleep(plan.away_s)
+            if lasts_s is not None:
+                await asyncio.sleep(lasts_s)
+            if lasts_s is None or actor.is_bound:
+                await asyncio.Event().wait()
         finally:
-            if reading is not None and not reading.done():
-                reading.cancel()
-                # What it raised is a finding.
-                with suppress(asyncio.CancelledError):
-                    await reading
+            sending.cancel()
+            actor.entered.discard(plan.name)
+            actor.sending.pop(plan.name, None)
+            # The reader comes to its end.
+            await topic.leave()
 
 
 async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
@@ -209,7 +225,6 @@ async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
         number += plan.burst
         await topic.send_many(payloads)
         await asyncio.sleep(plan.gap_s)
-    await asyncio.Event().wait()
 
 
 async def _subscribe(actor: Actor, node: NodeHandle, pattern: str) -> None:
@@ -240,6 +255,9 @@ class LiveWorld:
         )
         self.faults_s = rng.uniform(4.0, 12.0)
         self._is_bereft = False
+        # Else the others die first, and then the service is left alone.
+        self._loses_carrier = rng.random() < 0.4
+        self._missed_until = 0.0
         self._cut: list[Actor] = []
         names = [f"/plant/{place}/{number}" for number, place in enumerate(rng.sample(["hall", "yard", "roof"] * 2, 4))]
         guarantees = {name: rng.choice([RELIABLE, RELIABLE, RELIABLE, KEYED, BEST_EFFORT]) for name in names}
@@ -350,8 +368,12 @@ class LiveWorld:
             self._join()
         elif kind == "loss":
             self.world.loss(rng.choice([0.0, 0.05, 0.2]))
-        elif kind == "carrier" and is_calm and len(up) > 2 and not self._is_anyone_asleep(up):
+        elif (
+            kind == "carrier" and is_calm and len(up) > 2 and not self._is_anyone_asleep(up) and self._may_be_bereft(up)
+        ):
             self._is_bereft = True
+            for actor in up:
+                actor.is_bound = True
             self._end(carriers[0], rng.random() < 0.3)
         elif kind == "split" and is_calm and not self._is_anyone_asleep(up) and (len(up) - 1) // 2:
             self._cut = rng.sample(others, rng.randint(1, (len(up) - 1) // 2))
@@ -374,11 +396,18 @@ class LiveWorld:
         long_s = CARRIER_PAUSE_S_MAX if actor.carries or self._is_anyone_asleep(up) else 3.0
         actor.host.pause(self._rng.uniform(0.01, long_s))
 
+    def _may_be_bereft(self, up: list[Actor]) -> bool:
+        """Return whether a standby will take over: all are there, and nobody died whom the service may still count."""
+        if len(up) < 3 or self._is_anyone_asleep(up) or self.world.loop.time() < self._missed_until:
+            return False
+        return all(actor.is_settled for actor in up)
+
     @staticmethod
     def _is_anyone_asleep(actors: list[Actor]) -> bool:
         return any(actor.host.process is not None and actor.host.process.is_asleep for actor in actors)
 
     def _end(self, actor: Actor, politely: bool) -> None:
+        self._missed_until = self.world.loop.time() + DEATH_NOTICED_S
         if politely:
             self.world.note(f"end of {actor.host.name}")
             actor.ends.set()
