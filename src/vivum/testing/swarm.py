@@ -354,9 +354,9 @@ class LiveWorld:
     def _strike(self) -> None:
         """Let something go wrong, if it may."""
         rng = self._rng
-        kind = rng.choice(
-            ["kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"]
-        )
+        kind = rng.choice(KINDS)
+        if self._loses_carrier and not self._is_bereft and kind in ("kill", "end"):
+            kind = "carrier"
         up = [actor for actor in self.actors if actor.is_up]
         carriers = [actor for actor in up if actor.carries]
         others = [actor for actor in up if not actor.carries]
@@ -368,9 +368,7 @@ class LiveWorld:
             self._join()
         elif kind == "loss":
             self.world.loss(rng.choice([0.0, 0.05, 0.2]))
-        elif (
-            kind == "carrier" and is_calm and len(up) > 2 and not self._is_anyone_asleep(up) and self._may_be_bereft(up)
-        ):
+        elif kind == "carrier" and is_calm and self._may_be_bereft(up):
             self._is_bereft = True
             for actor in up:
                 actor.is_bound = True
