@@ -1,7 +1,8 @@
 """The swarm of whole nodes: worlds made up from a seed, from `connect` to the reader.
 
 Two to six processes find each other, enter topics by name and by pattern, send and read. They come late, leave and come
-back, die, start again, pause and are cut off; the one that carries the service dies too. While all this happens the
+back, die, start again, pause and are cut off; the one that carries the service dies too. In some worlds a recorder
+without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
 heals, and at the end each sender's last message must have come to every reader (liveness).
 
@@ -20,14 +21,14 @@ Not made up, since it is known not to hold yet (a configuration service without 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vivum.checkers.checker import Violation
 from vivum.core.ids import Member
 from vivum.core.randomness import RandomSource
 from vivum.live.connecting import connect
 from vivum.live.event import TopicEvent
-from vivum.live.failures import MissedMessages, NoServiceError, SendFailedError
+from vivum.live.failures import MissedMessages, NoRecorderError, NoServiceError, SendFailedError
 from vivum.live.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.subscription import Subscription
@@ -35,6 +36,7 @@ from vivum.live.topic import Topic
 from vivum.observe.trace import Tracer
 from vivum.sim.swarm import SeedVerdict
 from vivum.sim.world import Result
+from vivum.testing.archive import Archive
 from vivum.testing.world import SimulatedHost, World
 
 DOMAIN = "swarm"
@@ -82,6 +84,8 @@ class TopicPlan:
     size: int
     leaves_at_s: float | None
     away_s: float
+    replays: bool = False
+    """Whether it begins with back copies."""
 
 
 @dataclass(slots=True)
@@ -195,7 +199,7 @@ async def _take_part(actor: Actor, node: NodeHandle, plan: TopicPlan) -> None:
 
 async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float | None) -> None:
     """Be in a topic, read and send, for a time or until cancelled."""
-    topic = await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives)
+    topic = await _enter(node, plan)
     actor.entered.add(plan.name)
     if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
         actor.sending[plan.name] = topic
@@ -218,6 +222,14 @@ async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float 
             await topic.leave()
 
 
+async def _enter(node: NodeHandle, plan: TopicPlan) -> Topic[bytes]:
+    replay = "all" if plan.replays else None
+    while True:
+        # The recorder may be late, or cut off.
+        with suppress(NoRecorderError):
+            return await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives, replay=replay)
+
+
 async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
     number = 0
     while plan.gap_s is not None and not actor.is_quiet:
@@ -225,6 +237,13 @@ async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
         number += plan.burst
         await topic.send_many(payloads)
         await asyncio.sleep(plan.gap_s)
+
+
+async def _record(names: tuple[str, ...], seeds: tuple[str, ...]) -> None:
+    while True:
+        with suppress(NoServiceError):
+            async with connect(DOMAIN, seeds=seeds) as node:
+                await Archive(node, names).run()
 
 
 async def _subscribe(actor: Actor, node: NodeHandle, pattern: str) -> None:
@@ -262,6 +281,15 @@ class LiveWorld:
         names = [f"/plant/{place}/{number}" for number, place in enumerate(rng.sample(["hall", "yard", "roof"] * 2, 4))]
         guarantees = {name: rng.choice([RELIABLE, RELIABLE, RELIABLE, KEYED, BEST_EFFORT]) for name in names}
         self.actors = [self._make_actor(index, guarantees, multicast) for index in range(rng.randint(2, 6))]
+        # A source of its own, so that worlds without a recorder are as they were before there was one.
+        draw = RandomSource(seed).fork("live swarm", "recorder")
+        self._recorded: tuple[str, ...] = ()
+        if draw.random() < 0.25:
+            self._recorded = tuple(name for name in names if guarantees[name] is RELIABLE)
+            for actor in self.actors:
+                actor.topics = tuple(
+                    replace(plan, replays=plan.name in self._recorded and draw.random() < 0.5) for plan in actor.topics
+                )
         # Before `FORM_S` the domain forms; some come later.
         self._late = [actor for actor in self.actors[2:] if rng.random() < 0.3]
 
@@ -328,6 +356,9 @@ class LiveWorld:
             if actor not in self._late:
                 actor.host.start(_program, actor)
                 await asyncio.sleep(rng.uniform(0.0, stagger_s))
+        if self._recorded:
+            # Nothing happens to it: what it did not record nobody can replay.
+            self.world.host("recorder").start(_record, self._recorded, self.actors[0].seeds)
         await asyncio.sleep(max(0.0, FORM_S - loop.time()))
         stop = loop.time() + self.faults_s
         for actor in self._late:
