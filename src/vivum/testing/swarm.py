@@ -15,7 +15,8 @@ Not made up, since it is known not to hold yet (a configuration service without 
 - a carrier that ends while others have just gone, or starts again at once: then a new service begins, with a new
   history, in place of one that takes over;
 - a pause of the carrier for longer than `CARRIER_PAUSE_S_MAX`, which is to the others a split;
-- a split before the domain has formed.
+- splits and losses before the domain has formed, and newcomers that begin a service of their own because they do not
+  hear of the one that is there: until it is found, their topics have groups that nobody else has.
 """
 
 import asyncio
@@ -106,6 +107,9 @@ class Actor:
     is_quiet: bool = False
     """Whether its senders are to stop."""
 
+    is_newcomer: bool = False
+    """Whether its next process joins a domain that is there."""
+
     is_bound: bool = False
     """Whether it must stay in its topics."""
 
@@ -182,9 +186,10 @@ async def _program(actor: Actor) -> None:
 
 @asynccontextmanager
 async def _connected(actor: Actor) -> AsyncIterator[NodeHandle]:
+    embedded = not actor.is_newcomer
     while True:
         with suppress(NoServiceError):
-            node = await connect(DOMAIN, name=actor.host.process.label, port=actor.port, seeds=actor.seeds)  # type: ignore[union-attr]
+            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded)
             break
     async with node:
         yield node
@@ -242,7 +247,7 @@ async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
 async def _record(names: tuple[str, ...], seeds: tuple[str, ...]) -> None:
     while True:
         with suppress(NoServiceError):
-            async with connect(DOMAIN, seeds=seeds) as node:
+            async with connect(DOMAIN, seeds=seeds, embedded=False) as node:
                 await Archive(node, names).run()
 
 
@@ -258,10 +263,10 @@ class LiveWorld:
 
     def __init__(self, seed: int, trace: Tracer | None = None) -> None:
         rng = self._rng = RandomSource(seed).fork("live swarm")
+        self._loss = rng.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.2])
         multicast = rng.random() < 0.85
         self.world = World(
             seed,
-            loss=rng.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.2]),
             duplicates=rng.choice([0.0, 0.0, 0.02]),
             reordering=rng.choice([0.0, 0.0, 0.02]),
             delay_s=rng.choice([0.00005, 0.0002, 0.002]),
@@ -360,6 +365,9 @@ class LiveWorld:
             # Nothing happens to it: what it did not record nobody can replay.
             self.world.host("recorder").start(_record, self._recorded, self.actors[0].seeds)
         await asyncio.sleep(max(0.0, FORM_S - loop.time()))
+        self.world.loss(self._loss)
+        for actor in self.actors:
+            actor.is_newcomer = True
         stop = loop.time() + self.faults_s
         for actor in self._late:
             loop.call_later(rng.uniform(0.0, self.faults_s), self._start, actor)
