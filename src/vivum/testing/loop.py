@@ -12,6 +12,7 @@ when it is dead. Knows nothing of nodes and networks.
 """
 
 import asyncio
+import gc
 import heapq
 import os
 import weakref
@@ -30,6 +31,10 @@ Ts = TypeVarTuple("Ts")
 
 TURN_NS = MICROSECOND
 """What a turn of the loop costs in virtual time."""
+
+COLLECT_EVERY = 20_000
+"""Turns between two collections of garbage. The interpreter should not collect by itself while the loop runs: when it
+does depends on what ran before, and collecting may run code of the program."""
 
 WAITING_SHOWN_MAX = 20
 """Tasks that an error names."""
@@ -123,6 +128,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, scheduler: Scheduler, time_limit_ns: int | None = None) -> None:
         """Make a loop that stands where its scheduler does. Waiting past the limit raises `Deadlock`."""
         self._numbers = 0
+        self._turns = 0
         self._made: weakref.WeakValueDictionary[int, VirtualTask] = weakref.WeakValueDictionary()
         self._scheduler = scheduler
         self._time_limit_ns = time_limit_ns
@@ -207,6 +213,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> tuple[()]:
         """Run the agenda until there is something to call, or for this many seconds."""
+        self._turns += 1
+        if not self._turns % COLLECT_EVERY:
+            gc.collect()
         scheduler = self._scheduler
         stop_ns = None if timeout is None else scheduler.now_ns + ceil(timeout * SECOND)
         scheduler.run_until(scheduler.now_ns + TURN_NS)

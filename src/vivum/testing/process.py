@@ -49,6 +49,7 @@ class Process:
         self._sources = 0
         self._names = 0
         self._asleep_until_ns = 0
+        self._main: asyncio.Task[None] | None = None
         self._held: list[asyncio.Handle] = []
         self._killed: list[VirtualTask] = []
         self._loop = host.world.loop
@@ -73,7 +74,8 @@ class Process:
 
     def run(self, main: Program, arguments: tuple[Any, ...]) -> None:
         """Begin the program."""
-        self._loop.create_task(self._run(main, arguments), name=f"{self.label} main", context=self.context)
+        # Kept: nobody else may hold it, and a task that nobody holds is garbage, whatever it waits for.
+        self._main = self._loop.create_task(self._run(main, arguments), name=f"{self.label} main", context=self.context)
 
     async def _run(self, main: Program, arguments: tuple[Any, ...]) -> None:
         result: Any = None
@@ -248,5 +250,8 @@ def _close(work: Any, context: Context) -> None:
             _close(inner, context)
         try:
             context.run(work.close)
-        except (Exception, asyncio.CancelledError):
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # Whatever it is, a group with `GeneratorExit` in it for one: nobody is left to hear it.
             continue

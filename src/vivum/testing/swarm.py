@@ -1,7 +1,8 @@
 """The swarm of whole nodes: worlds made up from a seed, from `connect` to the reader.
 
 Two to six processes find each other, enter topics by name and by pattern, send and read. They come late, leave and come
-back, die, start again, pause and are cut off; the one that carries the service dies too. While all this happens the
+back, die, start again, pause and are cut off; the one that carries the service dies too. In some worlds a recorder
+without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
 heals, and at the end each sender's last message must have come to every reader (liveness).
 
@@ -11,15 +12,17 @@ Not made up, since it is known not to hold yet (a configuration service without 
 
 - a split that leaves the carrier of the service without a strict majority, or one during which it dies;
 - a process that starts or enters a topic between the end of a carrier and the healing: names are not replicated;
-- a carrier that starts again at once, before another took over;
+- a carrier that ends while others have just gone, or starts again at once: then a new service begins, with a new
+  history, in place of one that takes over;
 - a pause of the carrier for longer than `CARRIER_PAUSE_S_MAX`, which is to the others a split;
-- a split before the domain has formed.
+- splits and losses before the domain has formed, and newcomers that begin a service of their own because they do not
+  hear of the one that is there: until it is found, their topics have groups that nobody else has.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vivum.checkers.checker import Violation
 from vivum.core.ids import Member
@@ -27,13 +30,14 @@ from vivum.core.randomness import RandomSource
 from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.connecting import connect
 from vivum.live.event import TopicEvent
-from vivum.live.failures import MissedMessages, NoServiceError, SendFailedError
+from vivum.live.failures import MissedMessages, NoRecorderError, NoServiceError, SendFailedError
 from vivum.live.handle import NodeHandle
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.observe.trace import Tracer
 from vivum.sim.swarm import SeedVerdict
 from vivum.sim.world import Result
+from vivum.testing.archive import Archive
 from vivum.testing.world import SimulatedHost, World
 
 DOMAIN = "swarm"
@@ -54,6 +58,9 @@ ARRIVAL_S = 3.0
 """How long they may take to arrive, on a network without faults."""
 
 CARRIER_PAUSE_S_MAX = 0.3
+
+DEATH_NOTICED_S = 14.0
+"""By then a death is known, also of a node that nobody watches."""
 
 KINDS = ("kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier")
 """What may happen next, the usual more often."""
@@ -78,6 +85,8 @@ class TopicPlan:
     size: int
     leaves_at_s: float | None
     away_s: float
+    replays: bool = False
+    """Whether it begins with back copies."""
 
 
 @dataclass(slots=True)
@@ -92,8 +101,17 @@ class Actor:
     node: NodeHandle | None = None
     sending: dict[str, Topic[bytes]] = field(default_factory=dict)
     readers: list["Reading"] = field(default_factory=list)
+    entered: set[str] = field(default_factory=set)
+    """The topics of its plan that it is in."""
+
     is_quiet: bool = False
     """Whether its senders are to stop."""
+
+    is_newcomer: bool = False
+    """Whether its next process joins a domain that is there."""
+
+    is_bound: bool = False
+    """Whether it must stay in its topics."""
 
     ends: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -101,6 +119,11 @@ class Actor:
     def is_up(self) -> bool:
         """Whether its process runs."""
         return self.host.is_running
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is in all topics of its plan."""
+        return self.node is not None and len(self.entered) == len(self.topics)
 
     @property
     def carries(self) -> bool:
@@ -149,7 +172,7 @@ class Reading:
 
 async def _program(actor: Actor) -> None:
     """Do what the plan says until told to end."""
-    actor.node, actor.sending, actor.readers, actor.ends = None, {}, [], asyncio.Event()
+    actor.node, actor.sending, actor.readers, actor.entered, actor.ends = None, {}, [], set(), asyncio.Event()
     async with _connected(actor) as node:
         actor.node = node
         async with asyncio.TaskGroup() as tasks:
@@ -163,43 +186,53 @@ async def _program(actor: Actor) -> None:
 
 @asynccontextmanager
 async def _connected(actor: Actor) -> AsyncIterator[NodeHandle]:
+    embedded = not actor.is_newcomer
     while True:
         with suppress(NoServiceError):
-            node = await connect(DOMAIN, name=actor.host.process.label, port=actor.port, seeds=actor.seeds)  # type: ignore[union-attr]
+            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded)
             break
     async with node:
         yield node
 
 
 async def _take_part(actor: Actor, node: NodeHandle, plan: TopicPlan) -> None:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    leaves_at = plan.leaves_at_s
-    while True:
-        topic = await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives)
-        reading: asyncio.Task[None] | None = None
+    if plan.leaves_at_s is not None:
+        await _stay(actor, node, plan, plan.leaves_at_s)
+        await asyncio.sleep(plan.away_s)
+    await _stay(actor, node, plan, None)
+
+
+async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float | None) -> None:
+    """Be in a topic, read and send, for a time or until cancelled."""
+    topic = await _enter(node, plan)
+    actor.entered.add(plan.name)
+    if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
+        actor.sending[plan.name] = topic
+    async with asyncio.TaskGroup() as tasks:
         if plan.receives:
             reader = Reading((plan.name,), plan.guarantee is BEST_EFFORT)
             actor.readers.append(reader)
-            reading = asyncio.create_task(reader.run(topic))
-        if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
-            actor.sending[plan.name] = topic
+            tasks.create_task(reader.run(topic))
+        sending = tasks.create_task(_send(actor, topic, plan))
         try:
-            async with asyncio.timeout(None if leaves_at is None else max(0.0, began + leaves_at - loop.time())):
-                await _send(actor, topic, plan)
-        except TimeoutError:
-            leaves_at = None
-            actor.sending.pop(plan.name, None)
-            await topic.leave()
-            if reading is not None:
-                await reading
-            await asyncio.sleep(plan.away_s)
+            if lasts_s is not None:
+                await asyncio.sleep(lasts_s)
+            if lasts_s is None or actor.is_bound:
+                await asyncio.Event().wait()
         finally:
-            if reading is not None and not reading.done():
-                reading.cancel()
-                # What it raised is a finding.
-                with suppress(asyncio.CancelledError):
-                    await reading
+            sending.cancel()
+            actor.entered.discard(plan.name)
+            actor.sending.pop(plan.name, None)
+            # The reader comes to its end.
+            await topic.leave()
+
+
+async def _enter(node: NodeHandle, plan: TopicPlan) -> Topic[bytes]:
+    replay = "all" if plan.replays else None
+    while True:
+        # The recorder may be late, or cut off.
+        with suppress(NoRecorderError):
+            return await node.enter(plan.name, bytes, guarantee=plan.guarantee, receive=plan.receives, replay=replay)
 
 
 async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
@@ -209,7 +242,13 @@ async def _send(actor: Actor, topic: Topic[bytes], plan: TopicPlan) -> None:
         number += plan.burst
         await topic.send_many(payloads)
         await asyncio.sleep(plan.gap_s)
-    await asyncio.Event().wait()
+
+
+async def _record(names: tuple[str, ...], seeds: tuple[str, ...]) -> None:
+    while True:
+        with suppress(NoServiceError):
+            async with connect(DOMAIN, seeds=seeds, embedded=False) as node:
+                await Archive(node, names).run()
 
 
 async def _subscribe(actor: Actor, node: NodeHandle, pattern: str) -> None:
@@ -224,10 +263,10 @@ class LiveWorld:
 
     def __init__(self, seed: int, trace: Tracer | None = None) -> None:
         rng = self._rng = RandomSource(seed).fork("live swarm")
+        self._loss = rng.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.2])
         multicast = rng.random() < 0.85
         self.world = World(
             seed,
-            loss=rng.choice([0.0, 0.0, 0.01, 0.05, 0.1, 0.2]),
             duplicates=rng.choice([0.0, 0.0, 0.02]),
             reordering=rng.choice([0.0, 0.0, 0.02]),
             delay_s=rng.choice([0.00005, 0.0002, 0.002]),
@@ -240,10 +279,22 @@ class LiveWorld:
         )
         self.faults_s = rng.uniform(4.0, 12.0)
         self._is_bereft = False
+        # Else the others die first, and then the service is left alone.
+        self._loses_carrier = rng.random() < 0.4
+        self._missed_until = 0.0
         self._cut: list[Actor] = []
         names = [f"/plant/{place}/{number}" for number, place in enumerate(rng.sample(["hall", "yard", "roof"] * 2, 4))]
         guarantees = {name: rng.choice([RELIABLE, RELIABLE, RELIABLE, KEYED, BEST_EFFORT]) for name in names}
         self.actors = [self._make_actor(index, guarantees, multicast) for index in range(rng.randint(2, 6))]
+        # A source of its own, so that worlds without a recorder are as they were before there was one.
+        draw = RandomSource(seed).fork("live swarm", "recorder")
+        self._recorded: tuple[str, ...] = ()
+        if draw.random() < 0.25:
+            self._recorded = tuple(name for name in names if guarantees[name] is RELIABLE)
+            for actor in self.actors:
+                actor.topics = tuple(
+                    replace(plan, replays=plan.name in self._recorded and draw.random() < 0.5) for plan in actor.topics
+                )
         # Before `FORM_S` the domain forms; some come later.
         self._late = [actor for actor in self.actors[2:] if rng.random() < 0.3]
 
@@ -310,7 +361,13 @@ class LiveWorld:
             if actor not in self._late:
                 actor.host.start(_program, actor)
                 await asyncio.sleep(rng.uniform(0.0, stagger_s))
+        if self._recorded:
+            # Nothing happens to it: what it did not record nobody can replay.
+            self.world.host("recorder").start(_record, self._recorded, self.actors[0].seeds)
         await asyncio.sleep(max(0.0, FORM_S - loop.time()))
+        self.world.loss(self._loss)
+        for actor in self.actors:
+            actor.is_newcomer = True
         stop = loop.time() + self.faults_s
         for actor in self._late:
             loop.call_later(rng.uniform(0.0, self.faults_s), self._start, actor)
@@ -336,9 +393,9 @@ class LiveWorld:
     def _strike(self) -> None:
         """Let something go wrong, if it may."""
         rng = self._rng
-        kind = rng.choice(
-            ["kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier"]
-        )
+        kind = rng.choice(KINDS)
+        if self._loses_carrier and not self._is_bereft and kind in ("kill", "end"):
+            kind = "carrier"
         up = [actor for actor in self.actors if actor.is_up]
         carriers = [actor for actor in up if actor.carries]
         others = [actor for actor in up if not actor.carries]
@@ -350,8 +407,10 @@ class LiveWorld:
             self._join()
         elif kind == "loss":
             self.world.loss(rng.choice([0.0, 0.05, 0.2]))
-        elif kind == "carrier" and is_calm and len(up) > 2 and not self._is_anyone_asleep(up):
+        elif kind == "carrier" and is_calm and self._may_be_bereft(up):
             self._is_bereft = True
+            for actor in up:
+                actor.is_bound = True
             self._end(carriers[0], rng.random() < 0.3)
         elif kind == "split" and is_calm and not self._is_anyone_asleep(up) and (len(up) - 1) // 2:
             self._cut = rng.sample(others, rng.randint(1, (len(up) - 1) // 2))
@@ -374,11 +433,18 @@ class LiveWorld:
         long_s = CARRIER_PAUSE_S_MAX if actor.carries or self._is_anyone_asleep(up) else 3.0
         actor.host.pause(self._rng.uniform(0.01, long_s))
 
+    def _may_be_bereft(self, up: list[Actor]) -> bool:
+        """Return whether a standby will take over: all are there, and nobody died whom the service may still count."""
+        if len(up) < 3 or self._is_anyone_asleep(up) or self.world.loop.time() < self._missed_until:
+            return False
+        return all(actor.is_settled for actor in up)
+
     @staticmethod
     def _is_anyone_asleep(actors: list[Actor]) -> bool:
         return any(actor.host.process is not None and actor.host.process.is_asleep for actor in actors)
 
     def _end(self, actor: Actor, politely: bool) -> None:
+        self._missed_until = self.world.loop.time() + DEATH_NOTICED_S
         if politely:
             self.world.note(f"end of {actor.host.name}")
             actor.ends.set()

@@ -67,10 +67,6 @@ TIME_LIMIT_S = 3600.0
 UNDER_WAY_NS = 1 * SECOND
 """What was sent within this time of the end may still be under way: nobody is owed it."""
 
-COLLECT_EVERY = 50_000
-"""Records between two collections of garbage. While a world runs the interpreter does not collect by itself: when it
-does depends on what ran before, and collecting may run code of programs."""
-
 
 class SimulatedHost:
     """A computer with a clock of its own, a link to the network, and one process at a time."""
@@ -390,8 +386,6 @@ class World:
         self._hash(record)
         if self._trace is not None:
             self._trace(record)
-        if not self._hash.count % COLLECT_EVERY:
-            gc.collect()
 
     def _note_sent(self, domain: str, record: MessageSent) -> None:
         self._recent.append((domain, record))
@@ -518,4 +512,6 @@ def _check_share(name: str, share: float) -> float:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(map(_text, error.exceptions))
     return f"{type(error).__name__}: {error}"
