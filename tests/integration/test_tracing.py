@@ -8,7 +8,7 @@ import pytest
 import vivum
 from vivum.checkers.registry import check_history
 from vivum.core.errors import UsageError
-from vivum.live.tracing import PROMISES
+from vivum.guarantees import RELIABLE
 from vivum.observe.trace import MessageDelivered, MessageSent, NodeStarted, NodeStopped
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import read_promises, read_trace
@@ -49,8 +49,8 @@ def test_traces_of_live_nodes_that_lose_packets_keep_every_promise(domain_name, 
     assert sum(isinstance(each, MessageDelivered) for each in records) == NODES * sent
     for kind in (NodeStarted, NodeStopped):
         assert sum(isinstance(each, kind) for each in records) == NODES
-    assert read_promises(tmp_path) == set(PROMISES)
-    assert check_history(records, PROMISES, several_clocks=True) == []
+    assert read_promises(tmp_path) == set(RELIABLE.promises)
+    assert check_history(records, RELIABLE.promises, several_clocks=True) == []
 
 
 def test_a_node_that_loses_nothing_counts_nothing(domain_name, tmp_path):
