@@ -44,7 +44,8 @@ from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
-from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
+from vivum.wire.rings import TokenReceipt
+from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 SEND_NOW_BYTES = 4096
 """Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
@@ -302,8 +303,7 @@ class QsmMachine:
     def _on_token(
         self, source: Endpoint, frame: Frame, region: RegionMember, life: Member, body: Token | TokenReceipt
     ) -> None:
-        name = (body.level, body.ring)
-        ring = next((each for each in region.rings if (each.plan.level, each.plan.number) == name), None)
+        ring = region.ladder.find(body.level, body.ring)
         if ring is None or life not in region.config.members:
             self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
         elif isinstance(body, Token) and (cause := self._fault_of(region, body)) is not None:
@@ -428,7 +428,7 @@ class QsmMachine:
         """Tell when something will be due."""
         if self._chains.are_behind:
             return self._now_ns
-        times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
+        times = [region.ladder.next_deadline_ns() for region in self.regions.values()]
         others = (self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns)
         times += [each for each in others if each is not None]
         return min(times) if times else None
@@ -440,13 +440,12 @@ class QsmMachine:
         self._follow_client()
         self._chains.go_on(self.effects)
         for region in self.regions.values():
-            for ring in region.rings:
-                if ring.next_deadline_ns() <= now_ns:
-                    ring.on_timer(now_ns)
+            region.ladder.on_timer(now_ns)
         self._progress += self.sending.on_timer(now_ns)
         if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
-            rings = [(len(each.rings[0].skipped), len(each.rings[0].plan.slots) - 1) for each in self.regions.values()]
-            self._health.on_look(now_ns, self._housekeeping_ns, *max(rings, default=(0, 0)))
+            rings = [region.ladder.rings[0] for region in self.regions.values()]
+            silent = max(((len(ring.skipped), len(ring.plan.slots) - 1) for ring in rings), default=(0, 0))
+            self._health.on_look(now_ns, self._housekeeping_ns, *silent)
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
 
