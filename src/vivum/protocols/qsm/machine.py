@@ -6,6 +6,7 @@ the state of that moment.
 """
 
 from collections import deque
+from collections.abc import Callable
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
@@ -41,7 +42,7 @@ from vivum.protocols.qsm.send.hybrid import pick
 from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, FrameBuilder, measure
+from vivum.wire.codec import Frame, FrameBuilder, measure, resend, split
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.rings import TokenReceipt
@@ -49,6 +50,9 @@ from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 SEND_NOW_BYTES = 4096
 """Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
+
+FrameTap = Callable[[int, list[Frame]], None]
+"""Is shown the time and new frames that follow each other in one stream."""
 
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
@@ -79,6 +83,8 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
+        # Shown every new frame of other nodes' streams, after it was taken: whole runs, repairs included.
+        self.taps: tuple[FrameTap, ...] = ()
         self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
         self._control_frames = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
@@ -201,7 +207,24 @@ class QsmMachine:
             taken = take_run(self._lanes, now_ns, source, frames, index, self.effects)
             if not taken:
                 self.on_frame(now_ns, source, frames[index])
+            elif self.taps:
+                self._show(frames[index : index + taken])
             index += taken or 1
+
+    def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a data frame that a protocol beside this one rebuilt or got from `source`, as if `source` repaired it."""
+        self._now_ns = now_ns
+        if frame.kind == Kind.DATA:
+            # Not the word of its sender any more: it may come from any member, and says nothing of delays.
+            (frame,) = split(resend(frame.to_bytes()))
+        if frame.kind == Kind.RESENT:
+            self._on_data(source, frame)
+        else:
+            self._refuse(source, frame, "rebuilt, but not a frame of one stream")
+
+    def _show(self, frames: list[Frame]) -> None:
+        for tap in self.taps:
+            tap(self._now_ns, frames)
 
     def _pick(self, source: Endpoint, frame: Frame) -> Frame | None:
         if (frame.sender, frame.incarnation) == self.member:
@@ -232,6 +255,8 @@ class QsmMachine:
                     if older_stream is not None:
                         older_stream.window.announce(1)
         chain.deliver(self.effects)
+        if self.taps:
+            self._show([frame])
 
     def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
         """Find where frames of a stream belong; None if nowhere, or not yet."""
