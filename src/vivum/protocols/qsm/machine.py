@@ -212,7 +212,7 @@ class QsmMachine:
             index += taken or 1
 
     def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        """Take a data frame that a protocol beside this one rebuilt or got from `source`, as if `source` repaired it."""
+        """Take a data frame that another protocol rebuilt with help of `source`, as if `source` had repaired it."""
         self._now_ns = now_ns
         if frame.kind == Kind.DATA:
             # Not the word of its sender any more: it may come from any member, and says nothing of delays.
