@@ -130,7 +130,7 @@ class Probe:
         if self._world.hosts[node].node is None:
             return
         for (region, _), member in self._machine(node).regions.items():
-            for ring in member.rings:
+            for ring in member.ladder.rings:
                 if ring.is_leader and ring.round_trip_ns:
                     key, now = (region, ring.plan.level, ring.plan.number), (ring.term, ring.round)
                     before = self._rounds.get(key, now)

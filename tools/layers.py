@@ -33,6 +33,7 @@ PROTOCOLS: tuple[str, ...] = (
     "ricochet",
     "unrepaired",
     "qsm",
+    "rings",
     "directory",
     "discovery",
     "membership",

@@ -11,9 +11,9 @@ from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
-from vivum.protocols.qsm.recovery.placement import place
 from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.rings.placement import place
 from vivum.wire.codec import Frame, FrameBuilder, resend, split
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind

@@ -14,7 +14,7 @@ from vivum.sim.scenario import (
     Scenario,
     TrafficSpec,
 )
-from vivum.sim.swarm import LIVENESS, SAFETY, run_seed
+from vivum.sim.swarm import SAFETY, run_seed
 from vivum.sim.world import Result, World
 
 PROMISED = ("no_duplicate", "no_creation", "fifo", "bounded_queues", "view_agreement", "all_delivered")

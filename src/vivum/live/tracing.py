@@ -129,7 +129,7 @@ class NodeTrace:
         )
         before, self._measured = self._measured, now
         datagrams, size, repairs, repair_bytes, lost = map(sub, now, before)
-        rings = (each for region in host.parts.qsm.regions.values() for each in region.rings if each.is_leader)
+        rings = (each for region in host.parts.qsm.regions.values() for each in region.ladder.rings if each.is_leader)
         ring_ns = max((each.round_trip_ns for each in rings), default=0)
         self(NodeMeasured(host.now_ns, *life, datagrams, size, repairs, repair_bytes, lost, ring_ns))
 

@@ -32,6 +32,7 @@ from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Endpoint, NodeId
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
+from vivum.guarantees import RELIABLE
 from vivum.observe.trace import (
     FaultInjected,
     HashTrace,
@@ -55,7 +56,7 @@ from vivum.testing.verdict import WorldVerdict
 
 T = TypeVar("T")
 
-PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "all_delivered")
+PROMISES = (*RELIABLE.promises, "all_delivered")
 """What reliable topics promise, by the names of checkers. Topics that promise nothing are not traced."""
 
 EPOCH_NS = 1_767_225_600 * SECOND

@@ -47,8 +47,9 @@ from vivum.wire.membership import (
     Subscribe,
     Welcome,
 )
+from vivum.wire.rings import TokenReceipt
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
-from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
+from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 XOR_FRAMES_MAX = 64
 """The most frames that one XOR may name: of many, more than one is missing, and then it is of no use."""

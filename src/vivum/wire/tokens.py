@@ -1,4 +1,4 @@
-"""Control messages of QSM: tokens and what goes with them (`docs/design/qsm.md`).
+"""Control messages of QSM: what its tokens carry, and what goes with them (`docs/design/qsm.md`).
 
 All are about the region view in the header. A stream is named by the life of its sender.
 """
@@ -10,6 +10,7 @@ import msgspec
 from vivum.core.limits import Limits
 from vivum.wire.fields import U16, U32, U64, ControlMessage, fault_of_bounds
 from vivum.wire.layout import U32_MAX, U64_MAX
+from vivum.wire.rings import RingToken
 
 NOBODY = U64_MAX
 """The prefix of nobody: what a minimum over no members is."""
@@ -73,20 +74,12 @@ class RateVote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 NO_VOTE = RateVote()
 
 
-class Token(ControlMessage, frozen=True, tag=4):
+class Token(RingToken, frozen=True, tag=4):
     """Circulates in one ring of the region view and collects the state of its members.
 
-    `level` 0 is a ring of nodes, level 1 one of leaders, and so on; `ring` is its number on that level. A token is
-    newer if its term is higher, or its round in the same term. `skipped` are nodes that did not answer and are not
-    waited for.
+    The envelope is the ring's; what follows is the payload, which only QSM reads.
     """
 
-    level: U16
-    ring: U32
-    term: U32
-    round: U64
-    leader: U32
-    skipped: tuple[U32, ...]
     rate: RateVote
     streams: tuple[StreamRecord, ...]
     requests: tuple[RepairRequest, ...]
@@ -104,16 +97,6 @@ class Token(ControlMessage, frozen=True, tag=4):
             if wrong is not None:
                 return wrong
         return None
-
-
-class TokenReceipt(ControlMessage, frozen=True, tag=20):
-    """Tells who passed a token on that it came. `term` and `leader` are what the receiver knows to be current."""
-
-    level: U16
-    ring: U32
-    term: U32
-    round: U64
-    leader: U32
 
 
 class RegionReport(ControlMessage, frozen=True, tag=21):

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivum.core.ranges import RangeSet
-from vivum.protocols.qsm.recovery.aggregate import beyond, merge, partitions_below, split_by_partition
-from vivum.protocols.qsm.recovery.placement import place
+from vivum.protocols.qsm.recovery.aggregate import beyond, merge
+from vivum.protocols.qsm.recovery.holders import partition_of, partitions_below, split_by_partition
+from vivum.protocols.rings.placement import place
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 STABLE = 10
@@ -74,7 +75,7 @@ def test_ranges_are_split_into_what_partitions_cache_and_the_rest(nodes: int, si
         for node in range(1, nodes + 1):
             inside = partitions_below(placement, level, node)
             mine, others = split_by_partition(bounds, placement, inside)
-            assert set(mine) == {number for number in wanted if placement.partition_of(number) in inside}
+            assert set(mine) == {number for number in wanted if partition_of(placement, number) in inside}
             assert set(mine) | set(others) == wanted
             assert not set(mine) & set(others)
 

@@ -1,34 +1,49 @@
 """The cost model: which way the frames of a group go, and on which channels."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
 from qsm_worlds.streams import config
-from vivum.core.ids import GroupId
+from vivum.core.ids import Channel, Endpoint, GroupId, NodeId
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.membership.service.regions import REGION_CHANNELS
-from vivum.protocols.qsm.send.dissemination import Cost, SpreadPlan, Way, choose_way, cost_of, spread_regions_max
+from vivum.protocols.qsm.send.dissemination import (
+    HYBRID,
+    PER_REGION,
+    UNICAST,
+    WAYS,
+    Cost,
+    Means,
+    SpreadPlan,
+    Way,
+    choose_destinations,
+    choose_way,
+    spread_regions_max,
+)
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.spread import ENTRY_BYTES_MAX
 
 SETTINGS = QsmSettings()
+MEANS = Means(multicast=True, frame_bytes=1472, spread_channels=256)
 
 
 @pytest.mark.parametrize(
     ("sizes", "way"),
     [
-        pytest.param([1], Way.UNICAST, id="nobody else"),
-        pytest.param([2], Way.UNICAST, id="one receiver: no address needed"),
-        pytest.param([1, 1], Way.UNICAST, id="one receiver, in another region"),
-        pytest.param([3], Way.PER_REGION, id="one region"),
-        pytest.param([100], Way.PER_REGION, id="one large region"),
-        pytest.param([50, 50], Way.PER_REGION, id="two large regions"),
-        pytest.param([1, 1, 1], Way.UNICAST, id="three nodes with nothing in common: an address costs more"),
-        pytest.param([2, 2, 2], Way.PER_REGION, id="three pairs"),
-        pytest.param([2, 2, 2, 2], Way.HYBRID, id="four pairs: three datagrams saved for one address"),
-        pytest.param([1] * 10, Way.HYBRID, id="ten nodes with nothing in common: the paper's application multicast"),
-        pytest.param([2] * 32, Way.HYBRID, id="many small regions"),
-        pytest.param([1] * 200, Way.UNICAST, id="more regions than the list of a frame holds, of one node each"),
-        pytest.param([5] * 200, Way.PER_REGION, id="more regions than the list of a frame holds"),
+        pytest.param([1], UNICAST, id="nobody else"),
+        pytest.param([2], UNICAST, id="one receiver: no address needed"),
+        pytest.param([1, 1], UNICAST, id="one receiver, in another region"),
+        pytest.param([3], PER_REGION, id="one region"),
+        pytest.param([100], PER_REGION, id="one large region"),
+        pytest.param([50, 50], PER_REGION, id="two large regions"),
+        pytest.param([1, 1, 1], UNICAST, id="three nodes with nothing in common: an address costs more"),
+        pytest.param([2, 2, 2], PER_REGION, id="three pairs"),
+        pytest.param([2, 2, 2, 2], HYBRID, id="four pairs: three datagrams saved for one address"),
+        pytest.param([1] * 10, HYBRID, id="ten nodes with nothing in common: the paper's application multicast"),
+        pytest.param([2] * 32, HYBRID, id="many small regions"),
+        pytest.param([1] * 200, UNICAST, id="more regions than the list of a frame holds, of one node each"),
+        pytest.param([5] * 200, PER_REGION, id="more regions than the list of a frame holds"),
     ],
 )
 def test_the_cheapest_way_is_chosen(sizes: list[int], way: Way) -> None:
@@ -36,35 +51,37 @@ def test_the_cheapest_way_is_chosen(sizes: list[int], way: Way) -> None:
 
 
 def test_costs_are_datagrams_copies_and_addresses() -> None:
-    assert cost_of(Way.UNICAST, [2, 3], 1472) == Cost(4, 4, 0)
-    assert cost_of(Way.PER_REGION, [2, 3], 1472) == Cost(2, 4, 0)
+    assert UNICAST.cost([2, 3], MEANS) == Cost(4, 4, 0)
+    assert PER_REGION.cost([2, 3], MEANS) == Cost(2, 4, 0)
     # Nobody sends into the region where it is alone.
-    assert cost_of(Way.PER_REGION, [1, 1, 1], 1472) == Cost(2, 2, 0)
-    hybrid = cost_of(Way.HYBRID, [2, 3], 1472)
+    assert PER_REGION.cost([1, 1, 1], MEANS) == Cost(2, 2, 0)
+    hybrid = HYBRID.cost([2, 3], MEANS)
+    assert hybrid is not None
     assert hybrid.addresses == 1
     assert 1 < hybrid.datagrams < 1.01
     assert hybrid.copies == 4 * hybrid.datagrams
 
 
 def test_a_longer_list_costs_more_frames() -> None:
-    costs = [cost_of(Way.HYBRID, [1] * regions, 1472).datagrams for regions in (2, 20, 80)]
+    costs = [cost.datagrams for regions in (2, 20, 80) if (cost := HYBRID.cost([1] * regions, MEANS))]
+    assert len(costs) == 3
     assert costs == sorted(costs)
     assert costs[-1] > 1.4
 
 
 def test_without_multicast_everything_is_unicast_and_without_channels_nothing_is_hybrid() -> None:
-    assert choose_way([2] * 10, QsmSettings(multicast=False)) is Way.UNICAST
-    assert choose_way([2] * 10, QsmSettings(spread_channels=0)) is Way.PER_REGION
+    assert choose_way([2] * 10, QsmSettings(multicast=False)) is UNICAST
+    assert choose_way([2] * 10, QsmSettings(spread_channels=0)) is PER_REGION
 
 
 def test_dearer_addresses_keep_groups_of_more_regions_by_region() -> None:
     for cost in (0.0, 1.0, 2.0, 5.0, 20.0):
         settings = QsmSettings(spread_address_cost=cost)
         ways = [choose_way([3] * regions, settings) for regions in range(2, 40)]
-        first = ways.index(Way.HYBRID)
+        first = ways.index(HYBRID)
         # From some number of regions on, and then for all that are more.
-        assert set(ways[:first]) <= {Way.PER_REGION}
-        assert set(ways[first:]) == {Way.HYBRID}
+        assert set(ways[:first]) <= {PER_REGION}
+        assert set(ways[first:]) == {HYBRID}
         assert abs(2 + first - (1 + cost)) <= 1.5
 
 
@@ -73,7 +90,46 @@ def test_the_list_leaves_room_for_messages_whatever_the_frame(frame_bytes: int) 
     regions = spread_regions_max(frame_bytes)
     left = frame_bytes - 40 - 16 - regions * ENTRY_BYTES_MAX - 16 - 4
     assert left >= frame_bytes // 8 or not regions
-    assert choose_way([1] * (regions + 1), QsmSettings(frame_bytes_max=frame_bytes)) is not Way.HYBRID
+    assert choose_way([1] * (regions + 1), QsmSettings(frame_bytes_max=frame_bytes)) is not HYBRID
+
+
+# Destinations.
+
+CHANNEL = Channel(9)
+ENDPOINTS = {NodeId(number): Endpoint("10.0.0.1", number) for number in range(1, 6)}
+
+
+def where(others: int, *, multicast: bool = True, ways: tuple[Way, ...] = WAYS) -> tuple[Endpoint | Channel, ...]:
+    nodes = [NodeId(number) for number in range(2, 2 + others)]
+    return choose_destinations(nodes, CHANNEL, ENDPOINTS, multicast, ways)
+
+
+def test_a_region_of_two_gets_unicast_and_a_larger_one_its_channel() -> None:
+    assert where(0) == ()
+    assert where(1) == (ENDPOINTS[NodeId(2)],)
+    assert where(2) == where(4) == (CHANNEL,)
+    assert where(4, multicast=False) == tuple(ENDPOINTS[NodeId(number)] for number in (2, 3, 4, 5))
+
+
+class Relay:
+    """A copy to the first member, which passes it on."""
+
+    spans_regions = False
+
+    def cost(self, sizes: Sequence[int], means: Means) -> Cost | None:
+        return Cost(len(sizes), 2 * (sum(sizes) - 1), 0)
+
+    def destinations(
+        self, others: Sequence[NodeId], channel: Channel, endpoints: Mapping[NodeId, Endpoint]
+    ) -> tuple[Endpoint | Channel, ...]:
+        return (endpoints[others[0]],)
+
+
+def test_a_further_way_is_chosen_where_it_is_cheapest_and_nowhere_else() -> None:
+    ways = (*WAYS, Relay())
+    assert where(1, ways=ways) == where(1)
+    assert where(4, ways=ways) == (CHANNEL,)
+    assert where(4, multicast=False, ways=ways) == (ENDPOINTS[NodeId(2)],)
 
 
 # Plans.

@@ -51,7 +51,7 @@ def test_new_highs_are_told_once_with_their_limit() -> None:
 def test_who_takes_a_ring_over_takes_the_ring_above_too_if_the_old_leader_led_it() -> None:
     """Ours: the ring of leaders had no leader for 400 ms after a take-over below."""
     region = make_region(nodes=4, ring_nodes_max=2)
-    below, above = region.rings
+    below, above = region.ladder.rings
     assert (below.leader, above.leader) == (1, 1)
     below.become_leader(0)
     assert above.leader == BOB.node

@@ -17,7 +17,7 @@ def note_departures(client: MembershipClient, regions: Collection[RegionMember])
         if client.own_region is not None:
             wanted.difference_update(RangeSet.from_bounds(client.own_region.groups))
         for member in each.config.members if not wanted else ():
-            if member not in present and member.node not in each.gone:
+            if member not in present and member.node not in each.ladder.gone:
                 each.forget_node(member.node)
         for sender, stream in each.streams.items():
             stream.sender_gone = sender not in present

@@ -6,6 +6,7 @@ the state of that moment.
 """
 
 from collections import deque
+from collections.abc import Callable
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
@@ -41,16 +42,20 @@ from vivum.protocols.qsm.send.hybrid import pick
 from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, FrameBuilder, measure
+from vivum.wire.codec import Frame, FrameBuilder, measure, resend, split
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
-from vivum.wire.tokens import RegionReport, StreamProgress, Token, TokenReceipt
+from vivum.wire.rings import TokenReceipt
+from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 SEND_NOW_BYTES = 4096
 """Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
 
 SUSPECTS_MAX = 3
 """Members of a silent region that are reported at once."""
+
+FrameTap = Callable[[int, list[Frame]], None]
+"""Is shown the time and new frames that follow each other in one stream."""
 
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
@@ -81,6 +86,8 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
+        # Shown every new frame of other nodes' streams, after it was taken: whole runs, repairs included.
+        self.taps: tuple[FrameTap, ...] = ()
         self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
         self._control_frames = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
@@ -205,7 +212,24 @@ class QsmMachine:
             taken = take_run(self._lanes, now_ns, source, frames, index, self.effects)
             if not taken:
                 self.on_frame(now_ns, source, frames[index])
+            elif self.taps:
+                self._show(frames[index : index + taken])
             index += taken or 1
+
+    def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
+        """Take a data frame that another protocol rebuilt with help of `source`, as if `source` had repaired it."""
+        self._now_ns = now_ns
+        if frame.kind == Kind.DATA:
+            # Not the word of its sender any more: it may come from any member, and says nothing of delays.
+            (frame,) = split(resend(frame.to_bytes()))
+        if frame.kind == Kind.RESENT:
+            self._on_data(source, frame)
+        else:
+            self._refuse(source, frame, "rebuilt, but not a frame of one stream")
+
+    def _show(self, frames: list[Frame]) -> None:
+        for tap in self.taps:
+            tap(self._now_ns, frames)
 
     def _pick(self, source: Endpoint, frame: Frame) -> Frame | None:
         if (frame.sender, frame.incarnation) == self.member:
@@ -236,6 +260,8 @@ class QsmMachine:
                     if older_stream is not None:
                         older_stream.window.announce(1)
         chain.deliver(self.effects)
+        if self.taps:
+            self._show([frame])
 
     def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
         """Find where frames of a stream belong; None if nowhere, or not yet."""
@@ -308,8 +334,7 @@ class QsmMachine:
     def _on_token(
         self, source: Endpoint, frame: Frame, region: RegionMember, life: Member, body: Token | TokenReceipt
     ) -> None:
-        name = (body.level, body.ring)
-        ring = next((each for each in region.rings if (each.plan.level, each.plan.number) == name), None)
+        ring = region.ladder.find(body.level, body.ring)
         if ring is None or life not in region.config.members:
             self._refuse(source, frame, "of a ring that this node is not in, or from a stranger")
         elif isinstance(body, Token) and (cause := self._fault_of(region, body)) is not None:
@@ -442,7 +467,7 @@ class QsmMachine:
         """Tell when something will be due."""
         if self._chains.are_behind:
             return self._now_ns
-        times = [ring.next_deadline_ns() for region in self.regions.values() for ring in region.rings]
+        times = [region.ladder.next_deadline_ns() for region in self.regions.values()]
         others = (self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns)
         times += [each for each in others if each is not None]
         return min(times) if times else None
@@ -454,13 +479,12 @@ class QsmMachine:
         self._follow_client()
         self._chains.go_on(self.effects)
         for region in self.regions.values():
-            for ring in region.rings:
-                if ring.next_deadline_ns() <= now_ns:
-                    ring.on_timer(now_ns)
+            region.ladder.on_timer(now_ns)
         self._progress += self.sending.on_timer(now_ns)
         if self._housekeeping_ns is not None and now_ns >= self._housekeeping_ns:
-            rings = [(len(each.rings[0].skipped), len(each.rings[0].plan.slots) - 1) for each in self.regions.values()]
-            self._health.on_look(now_ns, self._housekeeping_ns, *max(rings, default=(0, 0)))
+            rings = [region.ladder.rings[0] for region in self.regions.values()]
+            silent = max(((len(ring.skipped), len(ring.plan.slots) - 1) for ring in rings), default=(0, 0))
+            self._health.on_look(now_ns, self._housekeeping_ns, *silent)
             self._housekeeping_ns = now_ns + HOUSEKEEPING_NS
             self._keep_house()
 

@@ -19,15 +19,17 @@ from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.rate import OWN_QUEUE_NS, FairShares, RateEstimate, add_voice, add_votes, decide_rate
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.recovery.aggregate import beyond, merge
-from vivum.protocols.qsm.recovery.placement import place
 from vivum.protocols.qsm.recovery.repair import REQUESTS_MAX, RepairDesk
-from vivum.protocols.qsm.recovery.ring import Ring, RingLadder
 from vivum.protocols.qsm.recovery.stability import StreamStability
 from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.rings.ladder import RingLadder
+from vivum.protocols.rings.placement import place
+from vivum.protocols.rings.ring import RingTimes
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
-from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token, TokenReceipt
+from vivum.wire.rings import TokenReceipt
+from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamRecord, Token
 
 DATA = Kind.DATA
 
@@ -37,8 +39,8 @@ ROUNDS_ALIKE = 8
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
 
-class RegionMember(RingLadder):
-    """A region view that this node is a member of."""
+class RegionMember:
+    """A region view that this node is a member of; the host of its rings (`RingHost`)."""
 
     def __init__(
         self,
@@ -53,14 +55,14 @@ class RegionMember(RingLadder):
         self.config = config
         self.streams: dict[Member, StreamReceiver] = {}
         self.own: RegionSender | None = None
-        self.gone = set()
         self.replaced_ns: int | None = None
         self.asked_ns = now_ns
         self.is_left = False
         self.reports: list[tuple[Member, RegionReport]] = []
         self.placement = place([member.node for member in config.members], settings.ring_nodes_max)
         plans = self.placement.rings_of(me.node)
-        self.rings = [Ring(plan, me.node, self, settings, now_ns) for plan in plans]
+        self.ladder: RingLadder[Token] = RingLadder(self.placement, me.node, self, _ring_times(settings), now_ns)
+        self._rings = self.ladder.rings
         self._me = me
         self._settings = settings
         self._limits = limits
@@ -138,7 +140,7 @@ class RegionMember(RingLadder):
             return False
         if frame.kind is DATA:
             self._rate.on_frame()
-        if self.rings[0].leader == self._me.node:
+        if self._rings[0].leader == self._me.node:
             unstable = stream.window.stop - stream.stable
             self._hurry(now_ns, unstable, unstable * stream.largest)
         return True
@@ -147,20 +149,20 @@ class RegionMember(RingLadder):
         """Take new data frames that follow each other and are next in their stream."""
         stream.on_run(now_ns, frames)
         self._rate.on_frame(len(frames))
-        if self.rings[0].leader == self._me.node:
+        if self._rings[0].leader == self._me.node:
             unstable = stream.window.stop - stream.stable
             self._hurry(now_ns, unstable, unstable * stream.largest)
 
     def on_sent(self, now_ns: int) -> None:
         """This node itself sent into the region."""
-        if self.own is not None and self.rings[0].leader == self._me.node:
+        if self.own is not None and self._rings[0].leader == self._me.node:
             self._hurry(now_ns, self.own.next_frame - self.own.first, self.own.window_bytes)
 
     def _hurry(self, now_ns: int, unstable: int, unstable_bytes: int) -> None:
         """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
         if unstable >= self._filling or unstable_bytes >= self._filling_bytes:
             self._interval_ns = self._settings.token_busy_ns_min
-        self.rings[0].hurry(now_ns)
+        self._rings[0].hurry(now_ns)
 
     def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
         """A sender tells how far it is, because it has not heard that all is well."""
@@ -169,8 +171,8 @@ class RegionMember(RingLadder):
             stream.on_status(stop, closed, 0, 0)
             self._asking.add(sender)
             self.asked_ns = now_ns
-            self.rings[-1].hurry(now_ns)
-            self.rings[0].hurry(now_ns)
+            self._rings[-1].hurry(now_ns)
+            self._rings[0].hurry(now_ns)
 
     @property
     def is_quiet(self) -> bool:
@@ -216,8 +218,8 @@ class RegionMember(RingLadder):
     # Rings.
 
     def forget_node(self, node: NodeId) -> None:
-        """A member was dropped from the domain: rings go on without it."""
-        self.gone.add(node)
+        """Let rings go on without a member that was dropped from the domain."""
+        self.ladder.gone.add(node)
         for absent in self._absent:
             absent.pop(node, None)
 
@@ -249,7 +251,7 @@ class RegionMember(RingLadder):
         if token.level == 0:
             self._urgent = self._lagging = False
         elif self._untold:
-            self.rings[0].hurry(now_ns)
+            self._rings[0].hurry(now_ns)
 
     def _apply(self, now_ns: int, sender: Member, record: StreamRecord, verdict: StreamStability) -> None:
         if sender == self._me:
@@ -375,13 +377,13 @@ class RegionMember(RingLadder):
             result = (token.streams, token.skipped)
             self._rounds_alike = self._rounds_alike + 1 if result == self._last_result else 0
             self._last_result = result
-        if level + 1 < len(self.rings):
+        if level + 1 < len(self._rings):
             self._results[level] = {
                 Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
             }
             self.desk.send_up(level, self.desk.seen_by_all(level, token.requests))
-            if self.rings[level + 1].is_leader:
-                self.rings[level + 1].hurry(now_ns)
+            if self._rings[level + 1].is_leader:
+                self._rings[level + 1].hurry(now_ns)
             return
         for record in records:
             self._decide(now_ns, record)
@@ -410,11 +412,11 @@ class RegionMember(RingLadder):
 
     def _note_absent(self, level: int) -> None:
         """Remember, for each member that was passed over, what all were known to have: from there on it may ask."""
-        absent, skipped = self._absent[level], self.rings[level].skipped
+        absent, skipped = self._absent[level], self._rings[level].skipped
         for node in [node for node in absent if node not in skipped]:
             del absent[node]
         for node in skipped:
-            if node not in absent and node not in self.gone:
+            if node not in absent and node not in self.ladder.gone:
                 absent[node] = {sender: verdict.confirmed for sender, verdict in self._verdicts.items()}
 
     def _with_unaware(self, record: StreamRecord, begun: set[tuple[int, int]]) -> StreamRecord:
@@ -473,26 +475,33 @@ class RegionMember(RingLadder):
 
     @property
     def has_messages(self) -> bool:
-        """Tell whether there is anything to send."""
-        if self.reports or self.desk.repairs:
-            return True
-        for ring in self.rings:  # noqa: SIM110 - asked after every arrival
-            if ring.has_messages:
-                return True
-        return False
+        """Whether there is anything to send."""
+        return bool(self.reports or self.desk.repairs) or self.ladder.has_messages
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
         """Hand over tokens and receipts that are to be sent."""
-        return [message for ring in self.rings for message in ring.take_messages(now_ns)]
+        return self.ladder.take_messages(now_ns)
 
     def suspects(self, now_ns: int, patience_ns: int, health: LocalHealth) -> list[tuple[Member, int]]:
         """List members that this node, as a leader, has passed over for too long, and for how long it was awake."""
         found = []
         patience_ns = health.patience_ns(patience_ns)
-        for ring in self.rings:
+        for ring in self._rings:
             if ring.is_leader:
                 for node, since_ns in ring.skipped.items():
                     silent_ns = health.awake_ns(now_ns, since_ns)
-                    if silent_ns >= patience_ns and node in self._lives and node not in self.gone:
+                    if silent_ns >= patience_ns and node in self._lives and node not in self.ladder.gone:
                         found.append((self._lives[node], silent_ns))
         return found
+
+
+def _ring_times(settings: QsmSettings) -> RingTimes:
+    return RingTimes(
+        idle_ns=settings.token_idle_ns,
+        # Twice: news of the ring below come with its rounds, and hurry the ring above.
+        leaders_busy_ns=2 * settings.token_busy_ns_max,
+        hop_timeout_ns=settings.hop_timeout_ns,
+        hop_tries=settings.hop_tries,
+        watch_busy_ns=settings.watch_busy_ns,
+        watch_idle_ns=settings.watch_idle_ns,
+    )

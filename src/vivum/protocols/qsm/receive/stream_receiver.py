@@ -12,8 +12,9 @@ from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.recovery.aggregate import limited
-from vivum.protocols.qsm.recovery.placement import Placement
+from vivum.protocols.qsm.recovery.holders import holds
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.rings.placement import Placement
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
 
@@ -259,8 +260,9 @@ class StreamReceiver:
             self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
 
     def _holds(self, sequence: int) -> bool:
-        """Tell whether this node is to keep a frame for others."""
-        return not self._holds_none and self._placement.holds(*self._position, sequence, self._settings.cache_holders)
+        """Return whether this node is to keep a frame for others."""
+        holders = self._settings.cache_holders
+        return not self._holds_none and holds(self._placement, *self._position, sequence, holders)
 
     def measure_delay(self, now_ns: int) -> None:
         """See how long frames of the last while stood in queues.

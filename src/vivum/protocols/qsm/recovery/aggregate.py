@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from vivum.core.ids import NodeId
 from vivum.core.ranges import RangeSet
-from vivum.protocols.qsm.recovery.placement import BLOCK_FRAMES, Placement
 from vivum.wire.tokens import NOBODY, RepairRequest, StreamRecord
 
 FEEDBACK_RANGES_MAX = 64
@@ -66,7 +64,7 @@ def limited(reach: int, lacking: RangeSet, ranges_max: int) -> tuple[int, tuple[
 
 
 def beyond(stable: int, reach: int, lacking: Sequence[int]) -> tuple[int, ...]:
-    """Tell which frames above the stable point every member has."""
+    """Return which frames above the stable point every member has."""
     found = RangeSet()
     found.add_range(stable, reach)
     found.difference_update(RangeSet.from_bounds(lacking))
@@ -90,26 +88,3 @@ def without(request: RepairRequest, served: RangeSet, ranges_max: int) -> Repair
     left = RangeSet.from_bounds(request.bounds)
     left.difference_update(served)
     return narrowed(request, left, ranges_max) if left else None
-
-
-def split_by_partition(bounds: tuple[int, ...], placement: Placement, inside: range) -> tuple[RangeSet, RangeSet]:
-    """Divide ranges of frames into those that partitions `inside` cache, and the others."""
-    mine, others = RangeSet(), RangeSet()
-    for start, stop in RangeSet.from_bounds(bounds).ranges():
-        while start < stop:
-            end = min(stop, start - start % BLOCK_FRAMES + BLOCK_FRAMES)
-            (mine if placement.partition_of(start) in inside else others).add_range(start, end)
-            start = end
-    return mine, others
-
-
-def partitions_below(placement: Placement, level: int, node: NodeId) -> range:
-    """Tell which partitions are under the ring in which a node stands on a level."""
-    (plan,) = [plan for plan in placement.levels[level] if any(node in slot for slot in plan.slots)]
-    nodes = [node for slot in plan.slots for node in slot]
-    first = _partition_index(placement, nodes[0])
-    return range(first, _partition_index(placement, nodes[-1]) + 1)
-
-
-def _partition_index(placement: Placement, node: NodeId) -> int:
-    return next(plan.number for plan in placement.levels[0] if any(node in slot for slot in plan.slots))

@@ -11,9 +11,10 @@ from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
-from vivum.protocols.qsm.recovery.aggregate import narrowed, partitions_below, split_by_partition, without
-from vivum.protocols.qsm.recovery.placement import Placement
+from vivum.protocols.qsm.recovery.aggregate import narrowed, without
+from vivum.protocols.qsm.recovery.holders import partitions_below, split_by_partition
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.rings.placement import Placement
 from vivum.wire.codec import Frame
 from vivum.wire.tokens import RepairRequest
 

@@ -1,9 +1,10 @@
-"""How frames get to the members of a group: chosen by cost, in small pure functions.
+"""How frames get to the members of a group: strategies, of which the cheapest is chosen, without state.
 
 Three ways (seed 001, section 2): IP multicast to each region, one frame for each; *hybrid*, one IP multicast to the
 whole group with recovery by region, for groups of many small regions; unicast to each member. The way of a group
 follows from its regions alone, which all its members know, so that receivers know where to listen without being told.
-Streams are shared by groups, so between multicast and unicast each region decides for itself.
+Streams are shared by groups, so between multicast and unicast each region decides for itself. A further way is a class
+with its cost and destinations, and an entry in `WAYS`.
 
 Groups with the same regions are a *bundle*: they share a channel, and frames. Channels are a budget (joining too many
 addresses costs every host): bundles that fall on one channel hear each other, and drop what is not for them.
@@ -11,8 +12,8 @@ addresses costs every host): bundles that fall on one channel hear each other, a
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 from vivum.core.ids import Channel, Endpoint, NodeId
 from vivum.protocols.membership.region_config import RegionConfig
@@ -20,9 +21,6 @@ from vivum.protocols.membership.service.regions import REGION_CHANNELS
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import HEADER_BYTES
 from vivum.wire.spread import ENTRY_BYTES, ENTRY_BYTES_MAX
-
-UNICAST_MEMBERS_MAX = 1
-"""Up to so many receivers unicast costs no more than multicast."""
 
 SPREAD_CHANNELS_MAX = 1024
 """Channels that a driver has addresses for, above those of regions."""
@@ -32,14 +30,6 @@ COPY_COST = 0.1
 
 _ROOM_BYTES = HEADER_BYTES + 40
 """What a frame for several regions has besides its list, without a byte of a message."""
-
-
-class Way(Enum):
-    """How the frames of a group travel."""
-
-    PER_REGION = "a multicast to each region"
-    HYBRID = "one multicast to the group, recovery by region"
-    UNICAST = "a copy to each member"
 
 
 class Cost(NamedTuple):
@@ -59,45 +49,120 @@ class Cost(NamedTuple):
         return self.datagrams + COPY_COST * self.copies + address_cost * self.addresses
 
 
+class Means(NamedTuple):
+    """What nodes of a domain have to send with, the same for all of them."""
+
+    multicast: bool
+    frame_bytes: int = 0
+    spread_channels: int = 0
+
+
+class Way(Protocol):
+    """A strategy to bring frames to the members of a group. `WAYS` has all that there are."""
+
+    spans_regions: bool
+    """A frame goes to all regions of the group at once, on a channel of the group's bundle."""
+
+    def cost(self, sizes: Sequence[int], means: Means) -> Cost | None:
+        """Reckon what it costs, given the members in each region, the sender included; None where it cannot be used."""
+        ...
+
+    def destinations(
+        self, others: Sequence[NodeId], channel: Channel, endpoints: Mapping[NodeId, Endpoint]
+    ) -> tuple[Endpoint | Channel, ...]:
+        """Return where to send so that all these get a frame; `channel` is that of the region, or of the bundle."""
+        ...
+
+
+class Unicast:
+    """A copy to each member."""
+
+    spans_regions = False
+
+    def cost(self, sizes: Sequence[int], means: Means) -> Cost:  # noqa: ARG002
+        """Reckon a datagram for each receiver."""
+        receivers = sum(sizes) - 1
+        return Cost(receivers, receivers, 0)
+
+    def destinations(
+        self,
+        others: Sequence[NodeId],
+        channel: Channel,  # noqa: ARG002
+        endpoints: Mapping[NodeId, Endpoint],
+    ) -> tuple[Endpoint | Channel, ...]:
+        """Return the endpoint of each."""
+        return tuple(endpoints[node] for node in others)
+
+
+class PerRegion:
+    """A multicast to each region."""
+
+    spans_regions = False
+
+    def cost(self, sizes: Sequence[int], means: Means) -> Cost | None:
+        """Reckon a datagram for each region; none for one that has nobody else."""
+        if not means.multicast:
+            return None
+        return Cost(len(sizes) if max(sizes) > 1 else len(sizes) - 1, sum(sizes) - 1, 0)
+
+    def destinations(
+        self,
+        others: Sequence[NodeId],  # noqa: ARG002
+        channel: Channel,
+        endpoints: Mapping[NodeId, Endpoint],  # noqa: ARG002
+    ) -> tuple[Endpoint | Channel, ...]:
+        """Return the channel of the region."""
+        return (channel,)
+
+
+class Hybrid(PerRegion):
+    """One multicast to the group, recovery by region."""
+
+    spans_regions = True
+
+    def cost(self, sizes: Sequence[int], means: Means) -> Cost | None:
+        """Reckon one frame and a bit: the list of regions takes room from messages, so that they need more frames."""
+        if not (means.multicast and means.spread_channels and 2 <= len(sizes) <= spread_regions_max(means.frame_bytes)):
+            return None
+        frames = means.frame_bytes / (means.frame_bytes - ENTRY_BYTES * len(sizes))
+        return Cost(frames, frames * (sum(sizes) - 1), 1)
+
+
+UNICAST = Unicast()
+PER_REGION = PerRegion()
+HYBRID = Hybrid()
+
+WAYS: tuple[Way, ...] = (UNICAST, PER_REGION, HYBRID)
+"""All ways. Of those that cost the same the first is taken: the one that burdens others least."""
+
+
 def spread_regions_max(frame_bytes: int) -> int:
-    """Tell for how many regions a frame can be at once, and still carry an eighth of messages."""
+    """Return for how many regions a frame can be at once, and still carry an eighth of messages."""
     return max(0, frame_bytes - frame_bytes // 8 - _ROOM_BYTES) // ENTRY_BYTES_MAX
 
 
-def cost_of(way: Way, sizes: Sequence[int], frame_bytes: int) -> Cost:
-    """Reckon what a way costs a group, given the members in each of its regions, the sender included."""
-    receivers = sum(sizes) - 1
-    match way:
-        case Way.UNICAST:
-            return Cost(receivers, receivers, 0)
-        case Way.PER_REGION:
-            # Nobody sends into a region that has nobody else.
-            return Cost(len(sizes) if max(sizes) > 1 else len(sizes) - 1, receivers, 0)
-        case Way.HYBRID:
-            # The list takes room from messages, so that they need more frames.
-            frames = frame_bytes / (frame_bytes - ENTRY_BYTES * len(sizes))
-            return Cost(frames, frames * receivers, 1)
+def cheapest(sizes: Sequence[int], means: Means, address_cost: float, ways: Sequence[Way] = WAYS) -> Way:
+    """Choose the way that costs least, given the members in each region, the sender included."""
+    costs = [(way, way.cost(sizes, means)) for way in ways]
+    return min(((way, cost.total(address_cost)) for way, cost in costs if cost is not None), key=itemgetter(1))[0]
 
 
 def choose_way(sizes: Sequence[int], settings: QsmSettings) -> Way:
     """Choose the cheapest way for a group, given the members in each of its regions."""
-    if not settings.multicast or sum(sizes) <= 1:
-        return Way.UNICAST
-    ways = [Way.UNICAST, Way.PER_REGION]
-    frame_bytes = settings.frame_bytes_max
-    if settings.spread_channels and 2 <= len(sizes) <= spread_regions_max(frame_bytes):
-        ways.append(Way.HYBRID)
-    # The first of those that cost the same: the one that burdens others least.
-    return min(ways, key=lambda way: cost_of(way, sizes, frame_bytes).total(settings.spread_address_cost))
+    means = Means(settings.multicast, settings.frame_bytes_max, settings.spread_channels)
+    return cheapest(sizes, means, settings.spread_address_cost)
 
 
 def choose_destinations(
-    others: Sequence[NodeId], channel: Channel, endpoints: Mapping[NodeId, Endpoint], multicast: bool
+    others: Sequence[NodeId],
+    channel: Channel,
+    endpoints: Mapping[NodeId, Endpoint],
+    multicast: bool,
+    ways: Sequence[Way] = WAYS,
 ) -> tuple[Endpoint | Channel, ...]:
     """Decide where to send so that all these members of a region get a frame."""
-    if multicast and len(others) > UNICAST_MEMBERS_MAX:
-        return (channel,)
-    return tuple(endpoints[node] for node in others)
+    # What spans regions is no choice for one of them, and addresses beside the region's play no part.
+    return cheapest((len(others) + 1,), Means(multicast), 0, ways).destinations(others, channel, endpoints)
 
 
 class SpreadPlan:
@@ -127,9 +192,9 @@ class SpreadPlan:
             if cover >> mine & 1:
                 if cover not in chosen:
                     sizes = [len(each.members) for index, each in enumerate(ordered) if cover >> index & 1]
-                    is_hybrid = choose_way(sizes, settings) is Way.HYBRID
+                    is_spread = choose_way(sizes, settings).spans_regions
                     # A bundle is named by its lowest group, so that its channel stays when its regions change.
-                    chosen[cover] = spread_channel(bound, settings.spread_channels) if is_hybrid else None
+                    chosen[cover] = spread_channel(bound, settings.spread_channels) if is_spread else None
                 channel = chosen[cover]
             if not self._channels or self._channels[-1] != channel:
                 self._starts.append(bound)
@@ -137,12 +202,12 @@ class SpreadPlan:
         self.channels.update(channel for channel in chosen.values() if channel is not None)
 
     def channel_of(self, group: int) -> Channel | None:
-        """Tell the channel of a group that goes the hybrid way; None for all others."""
+        """Return the channel of a group whose frames span regions; None for all others."""
         place = bisect_right(self._starts, group)
         return self._channels[place - 1] if place else None
 
 
 def spread_channel(group: int, channels: int) -> Channel:
-    """Find the channel of the bundle that is named by this group."""
+    """Return the channel of the bundle that is named by this group."""
     # Neighbours fall on different channels, and so do groups that are a power of two apart.
     return Channel(REGION_CHANNELS + (group * 2654435761 >> 7) % min(channels, SPREAD_CHANNELS_MAX))

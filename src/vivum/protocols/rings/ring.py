@@ -1,87 +1,95 @@
 """One token ring as seen by one node: who leads, when a round starts, how the token passes a sleeping member.
 
-What a token says is the business of the region (`RingHost`); this part only moves it. A token is passed with a
-receipt: who does not confirm it in time is passed over (`skipped`) and gets a courtesy copy in later rounds, so
-that it can say that it is awake. The leader starts rounds, one at a time. If it falls silent, the one who cannot
-pass the token to it, or the first member that misses the token for too long, leads on with a higher term.
+Design note: `docs/design/rings.md`. This part moves tokens and reads nothing but their envelope (`RingToken`); what
+they carry, and when news is urgent, is for the `RingHost` to say. A token is passed with a receipt: a node that does
+not confirm it in time is passed over (`skipped`) and gets a courtesy copy in later rounds, so that it can answer when
+it is awake. The leader starts rounds, one at a time. If it falls silent, the node that cannot pass the token to it, or
+the first member that misses the token for too long, leads on with a higher term.
 
 Invariants: a node handles each (term, round) once; only the leader of the highest term that it knows starts rounds;
 the round that a node knows of in a term never goes back, whatever comes late.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from vivum.core.ids import NodeId
-from vivum.protocols.qsm.recovery.placement import RingPlan
-from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.tokens import Token, TokenReceipt
+from vivum.protocols.rings.placement import RingPlan
+from vivum.wire.rings import RingToken, TokenReceipt
+
+T = TypeVar("T", bound=RingToken)
 
 REDIRECT = 0
-"""The round in a receipt of one who does not lead its own ring: the token must go to the leader that it names."""
+"""The round in a receipt from a node that does not lead the ring below: the token must go to the leader it names."""
 
 
 REDIRECTS_MAX = 3
-"""How often a token follows the word of those who do not lead: two may each take the other for the leader."""
+"""How often a token follows such receipts: two nodes may each take the other for the leader."""
 
 
 GONE_ROUNDS = 8
-"""In every so many rounds also those get a copy who are gone: who left may be awake, and lead on without us."""
+"""Every so many rounds, also copy departed members: they may be awake, and lead the other half of a split ring."""
 
 
-class RingHost(Protocol):
-    """What a ring needs from its region."""
+@dataclass(frozen=True, slots=True)
+class RingTimes:
+    """How patient a ring is. Hosts take these from their settings."""
 
-    gone: set[NodeId]
+    idle_ns: int
+    """Between the beginnings of two rounds while nothing is urgent."""
 
-    def begin(self, now_ns: int, level: int) -> Token:
-        """Make the token of a new round, with what this node has to say; the ring fills in term and round."""
+    leaders_busy_ns: int
+    """The same above level 0 while something is urgent, unless the ring below has news sooner."""
+
+    hop_timeout_ns: int
+    """A token that is not confirmed after this time is sent again."""
+
+    hop_tries: int
+    """A node that does not confirm so many is passed over."""
+
+    watch_busy_ns: int
+    """A member that misses the token for so long while something is urgent leads on."""
+
+    watch_idle_ns: int
+    """The same while nothing is urgent."""
+
+
+class RingHost(Protocol[T]):
+    """What a ring needs from the protocol whose tokens it moves. Only the host reads and merges payloads."""
+
+    def begin(self, now_ns: int, level: int) -> T:
+        """Make the token of a new round, with what this node has to say; the ring fills in the envelope."""
         ...
 
-    def pass_through(self, now_ns: int, token: Token) -> Token:
+    def pass_through(self, now_ns: int, token: T) -> T:
         """Take what a passing token says and add what this node has to say."""
         ...
 
-    def absorb(self, now_ns: int, token: Token) -> None:
-        """Take what a token says without adding to it."""
+    def absorb(self, now_ns: int, token: T) -> None:
+        """Take what a token says without adding to it: this node was passed over."""
         ...
 
-    def complete(self, now_ns: int, token: Token) -> None:
+    def complete(self, now_ns: int, token: T) -> None:
         """Take the result of a round that this node led."""
         ...
 
-    def leads(self, level: int) -> bool:
-        """Tell whether this node leads its ring on a level."""
-        ...
-
-    def leader_of(self, level: int) -> NodeId:
-        """Tell who leads this node's ring on a level."""
-        ...
-
-    def is_absent(self, level: int, node: NodeId) -> bool:
-        """Tell whether a node does not answer in this node's ring on a level, or was dropped."""
-        ...
-
-    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
-        """This node leads its ring on a level in place of another node."""
-        ...
-
     def is_busy(self) -> bool:
-        """Tell whether something is unstable or missing, so that tokens are needed soon."""
+        """Return whether tokens are needed soon."""
         ...
 
     def interval_ns(self) -> int:
-        """Tell how long to wait between two rounds while busy."""
+        """Return how long to wait between two rounds of nodes while busy."""
         ...
 
 
 @dataclass(slots=True)
-class _Pass:
+class _Pass(Generic[T]):
     """A token that was passed on and not yet confirmed."""
 
-    token: Token
+    token: T
     slot: int
     node: NodeId
     tries: int
@@ -89,10 +97,20 @@ class _Pass:
     redirects: int
 
 
-class Ring:
-    """This node's part in one ring."""
+class Ring(Generic[T]):
+    """This node's part in one ring. On level 0 it stands for itself, above for the ring below, while it leads that."""
 
-    def __init__(self, plan: RingPlan, me: NodeId, host: RingHost, settings: QsmSettings, now_ns: int) -> None:
+    def __init__(
+        self,
+        plan: RingPlan,
+        me: NodeId,
+        host: RingHost[T],
+        times: RingTimes,
+        now_ns: int,
+        gone: Set[NodeId] = frozenset(),
+        below: "Ring[T] | None" = None,
+    ) -> None:
+        """Stand in a ring. `gone` are members that were dropped; the caller may add to it."""
         self.plan = plan
         self.term = 0
         self.round = 0
@@ -101,17 +119,22 @@ class Ring:
         self.round_trip_ns = 0
         self._me = me
         self._host = host
-        self._settings = settings
+        self._times = times
+        self._gone = gone
+        self._below = below
+        self._above: Ring[T] | None = None
+        if below is not None:
+            below._above = self
         self._slot = next(index for index, slot in enumerate(plan.slots) if me in slot)
-        self._held: Token | None = None
-        self._passed: _Pass | None = None
+        self._held: T | None = None
+        self._passed: _Pass[T] | None = None
         self._contacts: dict[int, NodeId] = {}
-        self._messages: list[tuple[NodeId, Token | TokenReceipt]] = []
+        self._messages: list[tuple[NodeId, T | TokenReceipt]] = []
         self._seen_ns = now_ns
         self._doubts = False
-        self._watch_at_ns = now_ns + settings.watch_busy_ns
+        self._watch_at_ns = now_ns + times.watch_busy_ns
         # Long enough for a few members that do not answer; each costs its tries.
-        self._round_timeout_ns = settings.watch_busy_ns // 2 + len(plan.slots) * settings.hop_timeout_ns
+        self._round_timeout_ns = times.watch_busy_ns // 2 + len(plan.slots) * times.hop_timeout_ns
         self._start_ns: int | None = now_ns if self.leader == me else None
         self._started_ns = now_ns
         self._under_way = False
@@ -119,15 +142,19 @@ class Ring:
 
     @property
     def is_leader(self) -> bool:
-        """This node starts the rounds. Above level 0, only while it leads the ring below."""
-        return self.leader == self._me and (self.plan.level == 0 or self._host.leads(self.plan.level - 1))
+        """Whether this node starts the rounds. Above level 0, only while it leads the ring below."""
+        return self.leader == self._me and (self._below is None or self._below.is_leader)
+
+    def is_absent(self, node: NodeId) -> bool:
+        """Return whether a node does not answer in this ring, or was dropped."""
+        return node in self._gone or node in self.skipped
 
     # What arrives.
 
-    def on_token(self, now_ns: int, source: NodeId, token: Token) -> None:
+    def on_token(self, now_ns: int, source: NodeId, token: T) -> None:
         """Take a token: confirm it, and handle it if it is new or has come home."""
-        if self.plan.level and not self._host.leads(self.plan.level - 1):
-            leader = self._host.leader_of(self.plan.level - 1)
+        if self._below is not None and not self._below.is_leader:
+            leader = self._below.leader
             self._confirm(source, REDIRECT, leader)
             if self._me in token.skipped and token.leader != source:
                 self._confirm(token.leader, REDIRECT, leader)
@@ -153,20 +180,20 @@ class Ring:
         self._adopt(now_ns, token)
         self._held = token
 
-    def _comes_home(self, token: Token) -> bool:
+    def _comes_home(self, token: T) -> bool:
         if token.leader == self._me:
             return self._under_way
         # The one before could not pass it to the leader, and we are next.
         return token.leader in token.skipped and self._held is None
 
-    def _come_home(self, now_ns: int, token: Token) -> None:
+    def _come_home(self, now_ns: int, token: T) -> None:
         if token.leader != self._me:
             self.become_leader(now_ns, start=False)
             self.round = token.round
         self.skipped = {node: self.skipped.get(node, now_ns) for node in map(NodeId, token.skipped)}
         self._finish_round(now_ns, token)
 
-    def _adopt(self, now_ns: int, token: Token) -> None:
+    def _adopt(self, now_ns: int, token: T) -> None:
         self.term, self.round, self.leader = token.term, token.round, NodeId(token.leader)
         self.skipped = {node: self.skipped.get(node, now_ns) for node in map(NodeId, token.skipped)}
         self._see(now_ns)
@@ -175,7 +202,7 @@ class Ring:
         self._passed = None
 
     def on_receipt(self, now_ns: int, source: NodeId, receipt: TokenReceipt) -> None:
-        """Take a confirmation; or learn that somebody else leads."""
+        """Take a confirmation, or learn that somebody else leads."""
         if receipt.round == REDIRECT and self.plan.level:
             if self._passed is not None and self._passed.node == source:
                 self._redirect(now_ns, NodeId(receipt.leader))
@@ -189,8 +216,8 @@ class Ring:
             self._under_way = False
             self._passed = None
             self._see(now_ns)
-            below = self.plan.level - 1
-            if below >= 0 and self._host.is_absent(below, self.leader) and self._host.leads(below):
+            below = self._below
+            if below is not None and below.is_absent(self.leader) and below.is_leader:
                 # They have not noticed yet that their leader is gone; we have, in the ring below.
                 self.become_leader(now_ns)
             return
@@ -202,7 +229,7 @@ class Ring:
             self._awake.add(source)
 
     def _redirect(self, now_ns: int, leader: NodeId) -> None:
-        """Somebody in the slot told us whom to ask: the leader of its ring."""
+        """Ask the leader of the ring below, as somebody in the slot told us."""
         passed = self._passed
         assert passed is not None
         slot = self.plan.slots[passed.slot]
@@ -216,7 +243,7 @@ class Ring:
     # Time.
 
     def next_deadline_ns(self) -> int:
-        """Tell when this ring has something to do: there is always a watch."""
+        """Return when this ring has something to do: there is always a watch."""
         earliest = self._watch_at_ns
         if self._passed is not None and self._passed.deadline_ns < earliest:
             earliest = self._passed.deadline_ns
@@ -227,7 +254,7 @@ class Ring:
         return earliest
 
     def on_timer(self, now_ns: int) -> None:
-        """Pass over who does not answer, start rounds, and watch the leader."""
+        """Pass over a node that does not answer, start rounds, and watch the leader."""
         if self._passed is not None and now_ns >= self._passed.deadline_ns:
             self._try_again(now_ns)
         is_due = self._start_ns is not None and now_ns >= self._start_ns
@@ -246,32 +273,32 @@ class Ring:
             # A leader that neither rests nor has a round under way lost its thread.
             if self._start_ns is None and not self._under_way:
                 self._start_ns = now_ns
-        elif self.plan.level and not self._host.leads(self.plan.level - 1):
+        elif self._below is not None and not self._below.is_leader:
             self._seen_ns = now_ns
         else:
             is_busy = self._host.is_busy()
-            patience_ns = self._settings.watch_idle_ns + self._settings.watch_idle_ns * self._distance() // 4
+            patience_ns = self._times.watch_idle_ns + self._times.watch_idle_ns * self._distance() // 4
             if (is_busy and self._doubts) or now_ns - self._seen_ns >= patience_ns:
                 if self.leader != self._me:
                     self.skipped.setdefault(self.leader, now_ns)
                 self.become_leader(now_ns)
             else:
                 self._doubts = is_busy
-        self._watch_at_ns = now_ns + self._settings.watch_busy_ns * (4 + self._distance()) // 4
+        self._watch_at_ns = now_ns + self._times.watch_busy_ns * (4 + self._distance()) // 4
 
     def _distance(self) -> int:
-        """How many slots behind the leader this node stands; who is further behind waits longer."""
+        """Return how many slots behind the leader this node stands; one further behind waits longer."""
         leader_slot = next((index for index, slot in enumerate(self.plan.slots) if self.leader in slot), 0)
         return (self._slot - leader_slot) % len(self.plan.slots)
 
     def _see(self, now_ns: int) -> None:
-        """The ring is alive."""
+        """Note that the ring is alive."""
         self._seen_ns = now_ns
         self._doubts = False
-        self._watch_at_ns = now_ns + self._settings.watch_busy_ns * (4 + self._slot) // 4
+        self._watch_at_ns = now_ns + self._times.watch_busy_ns * (4 + self._slot) // 4
 
     def hurry(self, now_ns: int) -> None:
-        """There is something to tell: a leader that rests until the next idle round starts one soon."""
+        """Start a round soon, if this node leads and rests until the next idle round: there is news."""
         start_ns = self._start_ns
         if start_ns is not None and start_ns > now_ns and self.is_leader:
             soon_ns = self._started_ns + self._host.interval_ns()
@@ -290,7 +317,10 @@ class Ring:
         self._start_ns = now_ns if start else None
         self.skipped.pop(self._me, None)
         if old != self._me:
-            self._host.on_take_over(now_ns, self.plan.level, old)
+            above = self._above
+            if above is not None and above.leader == old:
+                # It led the ring above too, in the name of this one.
+                above.become_leader(now_ns)
 
     # Rounds.
 
@@ -300,7 +330,7 @@ class Ring:
         self._awake.clear()
         if self.plan.level:
             # Nobody sends courtesy copies here, so nobody says that it is awake: ask again after a while.
-            retry_ns = now_ns - self._settings.token_idle_ns
+            retry_ns = now_ns - self._times.idle_ns
             self.skipped = {node: since_ns for node, since_ns in self.skipped.items() if since_ns > retry_ns}
         self.round += 1
         self._started_ns = now_ns
@@ -319,22 +349,21 @@ class Ring:
         )
         self._pass_on(now_ns, token, self._slot)
 
-    def _finish_round(self, now_ns: int, token: Token) -> None:
+    def _finish_round(self, now_ns: int, token: T) -> None:
         self._under_way = False
         self._passed = None
         self.round_trip_ns = now_ns - self._started_ns
         self._see(now_ns)
         self._host.complete(now_ns, token)
-        settings = self._settings
         if not self._host.is_busy():
-            self._start_ns = self._started_ns + settings.token_idle_ns
+            self._start_ns = self._started_ns + self._times.idle_ns
         elif self.plan.level == 0:
             self._start_ns = max(now_ns, self._started_ns + self._host.interval_ns())
         else:
             # There is news only when the ring below has completed a round, which then hurries this one.
-            self._start_ns = max(now_ns, self._started_ns + 2 * settings.token_busy_ns_max)
+            self._start_ns = max(now_ns, self._started_ns + self._times.leaders_busy_ns)
 
-    def _pass_on(self, now_ns: int, token: Token, from_slot: int) -> None:
+    def _pass_on(self, now_ns: int, token: T, from_slot: int) -> None:
         """Send a token to the next slot that answers; a full turn brings it home."""
         slots = self.plan.slots
         for step in range(1, len(slots) + 1):
@@ -352,9 +381,9 @@ class Ring:
             self.become_leader(now_ns, start=False)
             self._finish_round(now_ns, token)
 
-    def _candidate(self, slot: int, token: Token) -> NodeId | None:
+    def _candidate(self, slot: int, token: T) -> NodeId | None:
         """Pick whom to ask in a slot; send courtesy copies to those who are passed over."""
-        skipped, gone = token.skipped, self._host.gone
+        skipped, gone = token.skipped, self._gone
         nodes = self.plan.slots[slot]
         contact = self._contacts.get(slot)
         if contact is not None and contact not in skipped:
@@ -367,22 +396,22 @@ class Ring:
                 self._messages.append((node, token))
         return None
 
-    def _send(self, now_ns: int, token: Token, slot: int, node: NodeId, redirects: int = 0) -> None:
-        self._passed = _Pass(token, slot, node, 1, now_ns + self._settings.hop_timeout_ns, redirects)
+    def _send(self, now_ns: int, token: T, slot: int, node: NodeId, redirects: int = 0) -> None:
+        self._passed = _Pass(token, slot, node, 1, now_ns + self._times.hop_timeout_ns, redirects)
         self._messages.append((node, token))
 
     def _try_again(self, now_ns: int) -> None:
         passed = self._passed
         assert passed is not None
-        if passed.tries < self._settings.hop_tries and passed.node not in self._host.gone:
+        if passed.tries < self._times.hop_tries and passed.node not in self._gone:
             passed.tries += 1
-            passed.deadline_ns = now_ns + self._settings.hop_timeout_ns
+            passed.deadline_ns = now_ns + self._times.hop_timeout_ns
             self._messages.append((passed.node, passed.token))
             return
         self._pass_over(now_ns, passed)
 
-    def _pass_over(self, now_ns: int, passed: _Pass) -> None:
-        """Go on without the one who was asked."""
+    def _pass_over(self, now_ns: int, passed: _Pass[T]) -> None:
+        """Go on without the node that was asked."""
         self._passed = None
         self._contacts.pop(passed.slot, None)
         self.skipped.setdefault(passed.node, now_ns)
@@ -397,37 +426,13 @@ class Ring:
 
     @property
     def has_messages(self) -> bool:
-        """Tell whether a token is held or anything waits to be sent."""
+        """Whether a token is held or anything waits to be sent."""
         return self._held is not None or bool(self._messages)
 
-    def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
+    def take_messages(self, now_ns: int) -> list[tuple[NodeId, T | TokenReceipt]]:
         """Pass on what is held, with the state of this moment, and hand over all that is to be sent."""
         if self._held is not None:
             held, self._held = self._held, None
             self._pass_on(now_ns, self._host.pass_through(now_ns, held), self._slot)
         messages, self._messages = self._messages, []
         return messages
-
-
-class RingLadder:
-    """The rings that one node is in, from its own partition up: who leads where."""
-
-    rings: list[Ring]
-    gone: set[NodeId]
-
-    def leads(self, level: int) -> bool:
-        """Tell whether this node leads its ring on a level."""
-        return self.rings[level].is_leader
-
-    def leader_of(self, level: int) -> NodeId:
-        """Tell who leads this node's ring on a level."""
-        return self.rings[level].leader
-
-    def is_absent(self, level: int, node: NodeId) -> bool:
-        """Tell whether a node does not answer in our ring on a level, or was dropped."""
-        return node in self.gone or node in self.rings[level].skipped
-
-    def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
-        """This node leads a ring in place of another: also the ring above, if the other led that."""
-        if level + 1 < len(self.rings) and self.rings[level + 1].leader == old:
-            self.rings[level + 1].become_leader(now_ns)

@@ -1,4 +1,4 @@
-"""Who is where: the rings of a region, and which nodes cache which frame. Pure functions of a region view.
+"""Who stands in which ring: a pure function of the members of a view.
 
 All members compute the same from the same view, so nothing about it has to be sent (seed 004, section 3 and Figure
 5).
@@ -10,13 +10,10 @@ from itertools import pairwise
 
 from vivum.core.ids import NodeId
 
-BLOCK_FRAMES = 16
-"""Neighbouring frames are cached together in blocks of this size, so that a burst of losses stays a few ranges."""
-
 
 @dataclass(frozen=True, slots=True)
 class RingPlan:
-    """One ring. A slot has the nodes that may stand there: one on level 0; below a leader, all nodes of its ring."""
+    """One ring. A slot has the nodes that may stand there: one on level 0; above, all nodes of one ring below."""
 
     level: int
     number: int
@@ -25,7 +22,7 @@ class RingPlan:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """All rings of a region, level by level; the last level has one ring."""
+    """All rings of a view, level by level; the last level has one ring."""
 
     levels: tuple[tuple[RingPlan, ...], ...]
 
@@ -38,21 +35,9 @@ class Placement:
         """Find the rings that a node stands in or may come to stand in, one a level, lowest first."""
         return [plan for rings in self.levels for plan in rings if any(node in slot for slot in plan.slots)]
 
-    def partition_of(self, frame: int) -> int:
-        """Tell which partition caches a frame: each in turn, block by block."""
-        return frame // BLOCK_FRAMES % self.partitions
-
-    def holds(self, partition: int, position: int, frame: int, holders: int) -> bool:
-        """Tell whether the node at a position of a partition's ring caches a frame."""
-        block = frame // BLOCK_FRAMES
-        if block % self.partitions != partition:
-            return False
-        size = len(self.levels[0][partition].slots)
-        return (position - block // self.partitions) % size < holders
-
 
 def place(nodes: Sequence[NodeId], ring_nodes_max: int) -> Placement:
-    """Split the members of a region, oldest first, into rings of nodes, rings of their leaders, and so on to one."""
+    """Split the members of a view, oldest first, into rings of nodes, rings of their leaders, and so on to one."""
     slots: list[tuple[NodeId, ...]] = [(node,) for node in nodes]
     levels: list[tuple[RingPlan, ...]] = []
     while True:

@@ -1,0 +1,1 @@
+"""Token rings on a made-up network, for the tests of rings."""
