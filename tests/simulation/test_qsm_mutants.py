@@ -19,7 +19,7 @@ from vivum.protocols.qsm.recovery.ring import Ring
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
-from vivum.protocols.qsm.send.outboxes import Outboxes
+from vivum.wire.outboxes import Outboxes
 from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.sim.scenario import Scenario

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from vivum.core.ids import GroupId
-from vivum.protocols.qsm.send.outboxes import Outboxes
+from vivum.wire.outboxes import Outboxes
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.kinds import Kind
 
