@@ -131,7 +131,7 @@ def sent_by(
         stable = min(confirmed, stream.next_frame)
         sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0, confirmed=stable))
         told.append((datagrams, sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
-        told.append((list(effects), stream.next_frame, stream.kept_bytes, stream.has_room()))
+        told.append((list(effects), stream.next_frame, stream.kept_bytes, stream.room()))
         effects.clear()
     return told
 
@@ -156,7 +156,14 @@ def test_frames_that_are_sealed_together_are_those_that_would_be_sealed_one_by_o
     for together in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if not together:
-                patch.setattr(RegionSender, "seal_run", lambda *_: [])
+                seal_many = RegionSender.seal
+                patch.setattr(
+                    RegionSender,
+                    "seal",
+                    lambda stream, builder, now_ns, header, _, *others: seal_many(
+                        stream, builder, now_ns, header, 1, *others
+                    ),
+                )
             settings = QsmSettings(
                 frame_bytes_max=10_000, rate_initial=0, window_bytes=window_bytes, window_frames=window_frames
             )

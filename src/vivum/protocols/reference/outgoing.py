@@ -81,7 +81,9 @@ class OutgoingStream:
     @property
     def pending_bytes(self) -> int:
         """Memory of what was accepted and is not yet in a frame."""
-        return self._outboxes.pending_bytes(self.group) + MESSAGE_OVERHEAD_BYTES * (self.next_message - self._messages_sealed)
+        return self._outboxes.pending_bytes(self.group) + MESSAGE_OVERHEAD_BYTES * (
+            self.next_message - self._messages_sealed
+        )
 
     def accept(self, payloads: Sequence[bytes]) -> int:
         """Queue messages; return the sequence of the first. All or none: raises `NotNowError` at the limit."""
