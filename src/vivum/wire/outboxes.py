@@ -48,7 +48,7 @@ class Outbox:
         self._size = 0
 
     def clear(self) -> None:
-        """Forget all that waits: another group may have this outbox."""
+        """Forget all that waits."""
         self._chunks.clear()
         self._chunk_bytes = self._index = self._cut = self._size = 0
 
@@ -126,8 +126,13 @@ class Outbox:
 
     def add_whole(self, parts: list[Part], bytes_max: int) -> None:
         """Add the messages of which nothing is in frames yet: all, or more than these bytes of frames can take."""
-        index = self._index + (self._cut > 0)
-        first = self._next - self._index
+        index = self._index
+        first = self._next - index
+        if self._cut:
+            index += 1
+        elif len(self._chunks) == 1:
+            parts.append((self.group, first, self._chunks[0], index, 0))
+            return
         for chunk in self._chunks:
             if index < len(chunk):
                 parts.append((self.group, first, chunk, index, 0))
@@ -139,17 +144,15 @@ class Outbox:
 
     def take_part(self) -> int:
         """Take the first part out, which is wholly in frames; return its bytes."""
-        size = self._size
         if self._cut:
             size = len(self._chunks[0][self._index]) - self._cut
             self.take(1, 0, size)
-            return size
-        if len(self._chunks) == 1:
-            self._chunks.clear()
-            self._size = 0
-            return size
-        size = measure(self._chunks[0], self._index)[0]
-        self.take(len(self._chunks[0]) - self._index, 0, size)
+        elif len(self._chunks) == 1:
+            size = self._size
+            self.clear()
+        else:
+            size = measure(self._chunks[0], self._index)[0]
+            self.take(len(self._chunks[0]) - self._index, 0, size)
         return size
 
     def take(self, count: int, cut: int, size: int) -> None:
@@ -269,11 +272,11 @@ class Outboxes:
         ready, outboxes = self._ready, self._outboxes
         for _ in range(min(last, len(parts) - len(tail)) if tail else last):
             outbox = outboxes[ready[0]]
-            was_cut = outbox.is_cut
+            was_cut = outbox._cut
             size = outbox.take_part()
             total += size
             in_turn += size
-            if not outbox:
+            if not outbox._chunks:
                 self._drop_first()
                 in_turn = 0
             elif was_cut:
@@ -307,18 +310,20 @@ class Outboxes:
         is_alone, is_open = len(self._ready) == 1, True
         begin_parts = 0
         turn_left = min(capacity - self._turn_bytes, capacity - _ALONE_BYTES)
+        outboxes, cut_to_fill = self._outboxes, self._cut_to_fill
         for group in self._ready:
-            outbox = self._outboxes[group]
-            if is_open and not is_alone and (self._cut_to_fill or outbox.is_cut or outbox.size >= turn_left):
+            outbox = outboxes[group]
+            size = outbox._size
+            if is_open and not is_alone and (cut_to_fill or size >= turn_left or outbox._cut):
                 is_open = False
                 begin_parts, wanted = len(parts), capacity
             turn_left = capacity - _ALONE_BYTES
-            if outbox.is_cut:
+            if outbox._cut:
                 wanted -= outbox.add_rest(parts)
                 returning.append(outbox)
             else:
                 outbox.add_whole(parts, wanted)
-                wanted -= outbox.size + RUN_HEADER_BYTES
+                wanted -= size + RUN_HEADER_BYTES
             if wanted < 0:
                 break
         else:
@@ -335,7 +340,6 @@ class Outboxes:
         # Thousands of groups that are silent now must not keep an empty box each.
         outbox = self._outboxes.pop(self._ready.popleft())
         if len(self._spare) < SPARE_MAX:
-            outbox.clear()
             self._spare.append(outbox)
         self._turn_bytes = 0
 

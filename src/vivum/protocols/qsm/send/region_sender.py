@@ -200,9 +200,10 @@ class RegionSender:
         if self.pacer.is_limited:
             frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
         header = (*header, self.next_frame, now_ns)
+        packed: list[Packed]
         if self.must_speak and not self._speak(builder, before):
             # Messages must not overtake the marks that are left.
-            frames, packed, taken = [builder.seal(*header)], [[]], 0  # type: ignore[arg-type]
+            frames, packed, taken = [builder.seal(*header)], [[]], 0
         else:
             tail = _ENDING if self.closing and not self.closed else ()
             frames, packed, taken = self.outboxes.seal(builder, frames_max, bytes_max, header, tail)
