@@ -258,16 +258,37 @@ class Outboxes:
     ) -> tuple[list[bytes], list[Packed], int]:
         """Seal frames of what waits; return them, what is in each, and their bytes of messages.
 
-        Make at least one frame if anything waits, at most `frames_max`, and none once they have `bytes_max` bytes.
-        There may be fewer though more waits: ask again. The builder may have marks, with which the first frame begins.
-        What is in `tail` follows the last message. The header is that of the first frame, all but its optional fields.
+        Make at most `frames_max` frames, and none once they have `bytes_max` bytes. The builder may have marks, with
+        which the first frame begins. What is in `tail` follows the last message. The header is that of the first frame,
+        all but its optional fields.
         """
+        frames, packed, taken, is_done = self._seal_run(builder, frames_max, bytes_max, header, tail)
+        left = bytes_max - sum(map(len, frames))
+        while not is_done and len(frames) < frames_max and left > 0:
+            *label, sequence, sent_ns = header
+            after = (*label, sequence + len(frames), sent_ns)
+            more, what, size, is_done = self._seal_run(builder, frames_max - len(frames), left, after, tail)
+            left -= sum(map(len, more))
+            frames += more
+            packed += what
+            taken += size
+        return frames, packed, taken
+
+    def _seal_run(
+        self,
+        builder: FrameBuilder,
+        frames_max: int,
+        bytes_max: int,
+        header: tuple[int, ...],
+        tail: Sequence[Part],
+    ) -> tuple[list[bytes], list[Packed], int, bool]:
+        """Seal frames as long as the order of groups is known before; return also whether nothing is left."""
         parts, begin_parts, frames_max = self._line_up(builder.capacity, frames_max, bytes_max, tail)
         frames, packed, (last, index, cut), taken = builder.seal_parts(
             parts, begin_parts, self._cut_to_fill, frames_max, bytes_max, *header
         )
         if not frames:
-            return [], [], 0
+            return [], [], 0, True
         total = in_turn = 0
         ready, outboxes = self._ready, self._outboxes
         for _ in range(min(last, len(parts) - len(tail)) if tail else last):
@@ -294,7 +315,7 @@ class Outboxes:
                 # A message that takes many frames shares them with the other groups. One that was just begun does not:
                 # the next frame begins with its rest, so that few messages are open at receivers.
                 self._end_turn()
-        return frames, packed, total  # type: ignore[return-value]
+        return frames, packed, total, not ready and last == len(parts)  # type: ignore[return-value]
 
     def _line_up(
         self, capacity: int, frames_max: int, bytes_max: int, tail: Sequence[Part]

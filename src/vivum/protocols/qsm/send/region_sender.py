@@ -191,7 +191,7 @@ class RegionSender:
     ) -> list[bytes]:
         """Seal frames of what waits, as far as the window and the rate allow, and keep them until they are stable.
 
-        At least one if `can_seal`; maybe fewer than could be: ask again. The rate has let the first of them go. The
+        At least one if `can_seal`; if marks take a frame of their own, only that. The rate has let the first go. The
         header is what frames have in common, up to their number and time. A new stream is delivered after those of
         `before`.
         """
