@@ -52,10 +52,8 @@ def make_chain(
 
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:
     """Let a sender seal one frame."""
-    builder = FrameBuilder(bytes_max)
-    sequence = sender.pack(builder, before)
-    data = builder.seal(Kind.DATA, 1, *ALICE, *sender.key, sequence, now_ns)  # type: ignore[arg-type]
-    sender.sealed(data, now_ns)
+    header = (Kind.DATA, 1, *ALICE, *sender.key)
+    (data,) = sender.seal(FrameBuilder(bytes_max), now_ns, header, 1, bytes_max, before)
     (frame,) = split(data)
     return frame
 

@@ -18,13 +18,13 @@ from vivum.protocols.qsm.recovery.repair import RepairDesk
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
-from vivum.protocols.qsm.send.outboxes import Outboxes
 from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.rings.ring import Ring
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up
 from vivum.wire.codec import Frame
+from vivum.wire.outboxes import Outboxes
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 Patch = pytest.MonkeyPatch

@@ -43,6 +43,3 @@ def send(fd: int, payloads: list[bytes], address: bytes) -> int:
 
     Raises what `sendto` would raise for the first.
     """
-
-def send_one(fd: int, data: bytes, address: bytes) -> None:
-    """Send one datagram to an address as the kernel has it. Raises what `sendto` raises."""

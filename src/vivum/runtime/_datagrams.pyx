@@ -219,18 +219,6 @@ cdef class Receiver:
         return place, data
 
 
-def send_one(int fd, bytes data not None, bytes address not None):
-    cdef const char* start = PyBytes_AS_STRING(data)
-    cdef const sockaddr_in* where = <const sockaddr_in*>PyBytes_AS_STRING(address)
-    cdef size_t size = PyBytes_GET_SIZE(data)
-    cdef unsigned int length = <unsigned int>PyBytes_GET_SIZE(address)
-    cdef Py_ssize_t sent
-    with nogil:
-        sent = sendto(fd, start, size, MSG_DONTWAIT, where, length)
-    if sent < 0:
-        PyErr_SetFromErrno(OSError)
-
-
 def send(int fd, list payloads, bytes address):
     cdef mmsghdr headers[BATCH]
     cdef iovec parts[BATCH]

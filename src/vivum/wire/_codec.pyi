@@ -199,29 +199,11 @@ class FrameBuilder:
 
         `pad_to` is at most the capacity. A frame without messages is allowed: it fills a number.
         """
-
-    def seal_one(
+    def seal_parts(
         self,
-        group: int,
-        message: int,
-        payload: bytes,
-        kind: int,
-        domain: int,
-        sender: int,
-        incarnation: int,
-        region: int,
-        view: int,
-        sequence: int,
-        sent_ns: int,
-    ) -> bytes | None:
-        """Seal one message of a group, with the number `message`, into a frame of its own, as by `append` and `seal`.
-
-        None if it does not fit, or is no `bytes` object. What the builder holds is left alone.
-        """
-
-    def seal_runs(
-        self,
-        parts: list[tuple[int, int, list[bytes], int]],
+        parts: list[tuple[int, int, list[bytes], int, int]],
+        begin_parts: int,
+        cut_to_fill: bool,
         frames_max: int,
         bytes_max: int,
         kind: int,
@@ -232,14 +214,20 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int]]:
-        """Seal messages into frames of rising `sequence`, as by `extend` and `seal`, but each part in runs of its own.
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int, int], int]:
+        """Seal parts in turn into frames of rising `sequence`, the last of them partly filled if the parts end.
 
-        A part is a group, the number of its first message, messages, and the index of the first of them to seal. Only
-        frames that are full, so that the next message does not fit but would fit the next frame: what is left is for a
-        frame that others may share, or must be cut. At most `frames_max` of them, and none once they have `bytes_max`
-        bytes. Return the frames; for each the groups that are in it, with the number of the first message that is not;
-        and where to go on, the index of a part and of a message in it. The builder must be empty.
+        A part is a group, the number of the first message of a list, the list, the index of the first message to seal,
+        and how many bytes of that one are in frames already. What was appended before begins the first frame. A message
+        that is larger than a frame is cut; with `cut_to_fill` also one that does not fit the rest of a frame, if its
+        beginning fills an eighth of it.
+
+        Make at most `frames_max` frames, none once they have `bytes_max` bytes, and begin none behind the first
+        `begin_parts` parts. Return the frames; for each the groups that are in it, with the number of the first message
+        that is not wholly in frames; where to go on: index of a part, of a message in it, and the bytes of it that are
+        in frames; and the bytes of messages that were taken from that part.
+
+        A message that is not bytes raises `TypeError` if it would be in the first frame, else it ends the run.
         """
 
 def seal_control(
@@ -255,34 +243,6 @@ def seal_control(
     key_epoch: int = 0,
 ) -> bytes:
     """Make a control frame around an encoded body; `vivum.wire.control` encodes bodies."""
-
-def seal_cut(
-    capacity: int,
-    least: int,
-    group: int,
-    first_sequence: int,
-    payloads: list[bytes],
-    index: int,
-    cut: int,
-    frames_max: int,
-    bytes_max: int,
-    kind: int,
-    domain: int,
-    sender: int,
-    incarnation: int,
-    region: int,
-    view: int,
-    sequence: int,
-    sent_ns: int,
-) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Seal messages of one group into frames of rising `sequence`, as an `Outbox` with `cut_to_fill` fills them.
-
-    The number of the first message of the list is `first_sequence`. It begins with the message at `index`, of which
-    `cut` bytes are in frames already. A frame that has something else gets the beginning of a message only if that is
-    `least` bytes or more. Only frames that are full, so that something of the list is left: at most `frames_max`, and
-    none once they have `bytes_max` bytes. Return the frames, and for each the index of the first message that is not
-    wholly in frames, with the bytes of it that are.
-    """
 
 def resend(frame: bytes | bytearray | memoryview) -> bytes:
     """Return the same frame of messages with kind RESENT: same sender, same number, same bytes."""

@@ -26,7 +26,6 @@ from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
-from vivum.wire._cuts import seal_cut
 from vivum.wire._frames import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
@@ -37,7 +36,7 @@ cdef extern from "Python.h":
     char* raw_string "PyBytes_AS_STRING" (PyObject*) noexcept
     # Borrowed: a list keeps what is in it.
     PyObject* raw_item "PyList_GET_ITEM" (PyObject*, Py_ssize_t) noexcept
-    bint raw_is_bytes "PyBytes_CheckExact" (PyObject*) noexcept
+    bint raw_is_bytes "PyBytes_Check" (PyObject*) noexcept
     Py_ssize_t raw_size "PyBytes_GET_SIZE" (PyObject*) noexcept
     int raw_resize "_PyBytes_Resize" (PyObject**, Py_ssize_t) except -1
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
@@ -54,18 +53,75 @@ FLAG_MORE = C_MORE
 SEQUENCE_MAX = C_SEQUENCE_MAX
 
 cdef struct Part:
-    # Messages of a group, borrowed: whose they are, the number of the first in the list, and which of them are meant.
+    # Messages of a group, borrowed: whose they are, the number of the first in the list, which of them are meant, and
+    # how many bytes of the first of those are in frames already.
     PyObject* payloads
     uint64_t first
     Py_ssize_t start
     Py_ssize_t stop
+    Py_ssize_t cut
     uint32_t group
 
-cdef struct End:
+cdef struct Place:
+    # A message of a part, the bytes of it that are in frames, and those of the part that went into frames before it.
+    Py_ssize_t part
+    Py_ssize_t index
+    Py_ssize_t cut
+    Py_ssize_t taken
+
+cdef struct Note:
     # Up to which message a part is in a frame.
     Py_ssize_t frame
     Py_ssize_t part
     Py_ssize_t stop
+
+cdef struct State:
+    # A frame under construction, to go back to.
+    Py_ssize_t size
+    Py_ssize_t count
+    Py_ssize_t run
+    uint32_t run_group
+    uint32_t run_count
+    uint64_t run_next
+
+
+cdef enum Outcome:
+    # What became of a part: all of it is in the frame, the frame is full, or its next message is none.
+    FINISHED
+    FULL
+    REFUSED
+
+
+cdef int read_part(Part* part, object each) except -1:
+    cdef tuple fields
+    cdef PyObject* item
+    cdef uint64_t most = 0
+    if type(each) is not tuple or len(each) != 5:
+        raise refusals.not_a_part(each)
+    fields = <tuple>each
+    part.group = <uint32_t>whole(fields[0], "group", 0, C_GROUP_MAX)
+    part.first = whole(fields[1], "first_sequence", 0, C_SEQUENCE_MAX)
+    if type(fields[2]) is not list:
+        raise refusals.not_a_list(fields[2])
+    part.payloads = <PyObject*>fields[2]
+    part.stop = len(<list>fields[2])
+    part.start = <Py_ssize_t>whole(fields[3], "start", 0, part.stop)
+    if part.stop and part.first > C_SEQUENCE_MAX - <uint64_t>(part.stop - 1):
+        raise refusals.out_of_range("first_sequence", fields[1], 0, C_SEQUENCE_MAX - <uint64_t>(part.stop - 1))
+    # What is cut has something left.
+    if part.start < part.stop:
+        item = raw_item(part.payloads, part.start)
+        if raw_is_bytes(item) and raw_size(item):
+            most = <uint64_t>raw_size(item) - 1
+    part.cut = <Py_ssize_t>whole(fields[4], "cut", 0, most)
+    return 0
+
+
+cdef void begin_part(Place* at, const Part* parts, Py_ssize_t count, Py_ssize_t part) noexcept:
+    at.part = part
+    at.taken = 0
+    at.index = parts[part].start if part < count else 0
+    at.cut = parts[part].cut if part < count else 0
 
 
 cdef void* grown(void* memory, size_t size) except NULL:
@@ -171,6 +227,24 @@ cdef class FrameBuilder:
         PyBuffer_Release(&view)
         return done
 
+    cdef inline void _save(self, State* state) noexcept:
+        state.size = self.size
+        state.count = self.count
+        state.run = self._run
+        state.run_group = self._run_group
+        state.run_count = self._run_count
+        state.run_next = self._run_next
+
+    cdef void _restore(self, const State* state) noexcept:
+        self.size = state.size
+        self.count = state.count
+        self._run = state.run
+        self._run_group = state.run_group
+        self._run_count = state.run_count
+        self._run_next = state.run_next
+        if state.run:
+            store16(self._buffer + state.run + 12, state.run_count)
+
     def append(self, group, sequence, payload):
         cdef uint64_t number = whole(group, "group", 0, C_GROUP_MAX)
         return self._put_object(<uint32_t>number, whole(sequence, "sequence", 0, C_SEQUENCE_MAX), payload)
@@ -182,9 +256,8 @@ cdef class FrameBuilder:
         cdef tuple as_tuple = None
         cdef object payload
         cdef Py_ssize_t index, stop
-        cdef Py_ssize_t size = self.size, count = self.count, run = self._run
-        cdef uint32_t run_group = self._run_group, run_count = self._run_count
-        cdef uint64_t run_next = self._run_next
+        cdef State before
+        self._save(&before)
         if isinstance(payloads, list):
             as_list = <list>payloads
             stop = len(as_list)
@@ -209,14 +282,7 @@ cdef class FrameBuilder:
                     break
                 index += 1
         except BaseException:
-            self.size = size
-            self.count = count
-            self._run = run
-            self._run_group = run_group
-            self._run_count = run_count
-            self._run_next = run_next
-            if run:
-                store16(self._buffer + run + 12, run_count)
+            self._restore(&before)
             raise
         return index
 
@@ -228,8 +294,6 @@ cdef class FrameBuilder:
         cdef Py_ssize_t extra = 0, overhead
         cdef bint goes_on
         cdef Py_buffer view
-        cdef uint8_t* run
-        cdef uint8_t* p
         if bits == 0 or bits & C_GROUP_MAX:
             raise refusals.wrong_flags(bits)
         if (total is not None) != (bits == C_MORE):
@@ -247,33 +311,41 @@ cdef class FrameBuilder:
             overhead = (0 if goes_on else C_RUN_HEADER) + C_LENGTH + extra
             if view.len > self.capacity - self.size - overhead:
                 raise refusals.no_room(overhead + view.len, self.capacity - self.size)
-            p = self._buffer + self.size
-            if goes_on:
-                run = self._buffer + self._run
-                self._run_count += 1
-                store32(run, load32(run) | C_MORE)
-                store16(run + 12, self._run_count)
-            else:
-                store32(p, number | bits)
-                store64(p + 4, sequence_number)
-                store16(p + 12, 1)
-                self._run = self.size
-                self._run_group = number
-                self._run_count = 1
-                p += C_RUN_HEADER
-            store16(p, <uint32_t>(extra + view.len))
-            p += C_LENGTH
-            if extra:
-                store32(p, whole_size)
-                p += C_TOTAL
-            memcpy(p, view.buf, view.len)
-            self.size = (p - self._buffer) + view.len
-            self.count += 1
-            self._run_next = sequence_number + 1
-            if bits & C_MORE:
-                self._run = 0
+            self._put_piece(goes_on, number, sequence_number, bits, <const char*>view.buf, view.len, whole_size)
         finally:
             PyBuffer_Release(&view)
+
+    cdef void _put_piece(
+        self, bint goes_on, uint32_t group, uint64_t sequence, uint32_t flags, const char* piece, Py_ssize_t size,
+        uint32_t total,
+    ) noexcept:
+        """Write one piece of a message; the caller has seen that it fits. Only the first has a total."""
+        cdef uint8_t* p = self._buffer + self.size
+        cdef uint8_t* run
+        if goes_on:
+            run = self._buffer + self._run
+            self._run_count += 1
+            store32(run, load32(run) | C_MORE)
+            store16(run + 12, self._run_count)
+        else:
+            store32(p, group | flags)
+            store64(p + 4, sequence)
+            store16(p + 12, 1)
+            self._run = self.size
+            self._run_group = group
+            self._run_count = 1
+            p += C_RUN_HEADER
+        store16(p, <uint32_t>((C_TOTAL if total else 0) + size))
+        p += C_LENGTH
+        if total:
+            store32(p, total)
+            p += C_TOTAL
+        memcpy(p, piece, size)
+        self.size = (p - self._buffer) + size
+        self.count += 1
+        self._run_next = sequence + 1
+        if flags & C_MORE:
+            self._run = 0
 
     def room(self, group, sequence):
         cdef uint32_t number = <uint32_t>whole(group, "group", 0, C_GROUP_MAX)
@@ -316,50 +388,23 @@ cdef class FrameBuilder:
         padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
         return self._finish(&header, padded if padded > self.size else self.size)
 
-    def seal_one(
-        self, group, message, payload, kind, domain, sender, incarnation, region, view, sequence, sent_ns
+    def seal_parts(
+        self, parts, begin_parts, cut_to_fill, frames_max, bytes_max,
+        kind, domain, sender, incarnation, region, view, sequence, sent_ns,
     ):
         cdef Header header
-        cdef uint32_t number = <uint32_t>whole(group, "group", 0, C_GROUP_MAX)
-        cdef uint64_t which = whole(message, "message", 0, C_SEQUENCE_MAX)
-        cdef Py_ssize_t size
-        cdef bytes frame
-        cdef uint8_t* p
-        if not PyBytes_CheckExact(payload):
-            return None
-        size = PyBytes_GET_SIZE(payload)
-        if size > self.capacity - (C_HEADER + C_RUN_HEADER + C_LENGTH):
-            return None
-        read_header(
-            &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
-        )
-        # Of its own size: one from the beginning of which a frame is cut costs as much as all else here.
-        frame = PyBytes_FromStringAndSize(NULL, C_HEADER + C_RUN_HEADER + C_LENGTH + size)
-        p = <uint8_t*>PyBytes_AS_STRING(frame)
-        write_header(p, &header, C_HEADER + C_RUN_HEADER + C_LENGTH + size)
-        p += C_HEADER
-        store32(p, number)
-        store64(p + 4, which)
-        store16(p + 12, 1)
-        store16(p + C_RUN_HEADER, <uint32_t>size)
-        memcpy(p + C_RUN_HEADER + C_LENGTH, PyBytes_AS_STRING(payload), size)
-        return frame
-
-    def seal_runs(
-        self, parts, frames_max, bytes_max, kind, domain, sender, incarnation, region, view, sequence, sent_ns
-    ):
-        cdef Header header
-        cdef uint64_t left = whole(frames_max, "frames_max", 0, U64), most = whole(bytes_max, "bytes_max", 0, U64)
-        cdef uint64_t made = 0, first
-        cdef Py_ssize_t count, part, index, last, stop, end, size
-        cdef Py_ssize_t written = 0, room
-        cdef list frames = [], packed = []
-        cdef list payloads
-        cdef tuple held, each
+        cdef uint64_t begin, left, most, made = 0, stop
+        cdef bint to_fill
+        cdef Py_ssize_t count, number, written = 0, room
+        cdef list frames = [], packed
+        cdef tuple held
         cdef Part* known
-        cdef End* notes = NULL
-        cdef uint8_t* p
-        cdef PyObject* item
+        cdef Note* notes = NULL
+        cdef State frame_before
+        cdef Place at, before
+        cdef Py_ssize_t written_before, index_before, taken_before
+        cdef Outcome outcome = FINISHED
+        cdef object refused
         if type(parts) is not list:
             raise refusals.not_a_list(parts)
         # Nobody can take a list of messages away while this has it.
@@ -368,103 +413,147 @@ cdef class FrameBuilder:
         room = count + 16
         known = <Part*>malloc((count + 1) * sizeof(Part))
         try:
-            notes = <End*>malloc(room * sizeof(End))
+            notes = <Note*>malloc(room * sizeof(Note))
             if known == NULL or notes == NULL:
                 raise MemoryError()
-            for part in range(count):
-                if type(held[part]) is not tuple or len(held[part]) != 4:
-                    raise refusals.not_a_part(held[part])
-                each = <tuple>held[part]
-                known[part].group = <uint32_t>whole(each[0], "group", 0, C_GROUP_MAX)
-                first = known[part].first = whole(each[1], "first_sequence", 0, C_SEQUENCE_MAX)
-                if type(each[2]) is not list:
-                    raise refusals.not_a_list(each[2])
-                payloads = <list>each[2]
-                stop = known[part].stop = len(payloads)
-                known[part].start = <Py_ssize_t>whole(each[3], "start", 0, stop)
-                if stop and first > C_SEQUENCE_MAX - <uint64_t>(stop - 1):
-                    raise refusals.out_of_range("first_sequence", each[1], 0, C_SEQUENCE_MAX - <uint64_t>(stop - 1))
-                known[part].payloads = <PyObject*>payloads
+            for number in range(count):
+                read_part(&known[number], held[number])
+            begin = whole(begin_parts, "begin_parts", 0, U64)
+            to_fill = whole(cut_to_fill, "cut_to_fill", 0, 1)
+            left = whole(frames_max, "frames_max", 0, U64)
+            most = whole(bytes_max, "bytes_max", 0, U64)
             read_header(
                 &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0
             )
-            if self.count:
-                raise refusals.frame_begun(self.count)
-            part = 0
-            index = known[0].start if count else 0
+            begin_part(&at, known, count, 0)
+            while at.part < count and at.index >= known[at.part].stop:
+                begin_part(&at, known, count, at.part + 1)
             # No Python code runs in here, not even of a collector: nothing that it looks at is made. So lists stay as
             # they are, and their objects with them.
             while left and made < most and header.sequence <= C_SEQUENCE_MAX:
-                last = part
-                end = index
-                if not self._find_end(known, count, &last, &end):
+                if not self.count and (at.part >= count or <uint64_t>at.part >= begin):
                     break
-                # What was added up fits behind the header, with one for each run: no run has more than 32,726 messages.
-                p = self._buffer + C_HEADER
-                while True:
-                    stop = end if part == last else known[part].stop
-                    if index < stop:
-                        store32(p, known[part].group)
-                        store64(p + 4, known[part].first + <uint64_t>index)
-                        store16(p + 12, <uint32_t>(stop - index))
-                        p += C_RUN_HEADER
-                        while index < stop:
-                            item = raw_item(known[part].payloads, index)
-                            size = raw_size(item)
-                            store16(p, <uint32_t>size)
-                            memcpy(p + C_LENGTH, raw_string(item), size)
-                            p += C_LENGTH + size
-                            index += 1
-                        if written == room:
-                            room *= 2
-                            notes = <End*>grown(notes, room * sizeof(End))
-                        notes[written].frame = len(frames)
-                        notes[written].part = part
-                        notes[written].stop = stop
-                        written += 1
-                    if part == last:
-                        break
-                    part += 1
-                    index = known[part].start
-                self.size = p - self._buffer
+                self._save(&frame_before)
+                before = at
+                written_before = written
+                outcome = FINISHED
+                while at.part < count and outcome == FINISHED:
+                    index_before = at.index
+                    taken_before = at.taken
+                    outcome = self._fill(&known[at.part], &at, to_fill)
+                    if at.index > index_before or at.taken > taken_before:
+                        if written == written_before or known[notes[written - 1].part].group != known[at.part].group:
+                            if written == room:
+                                room *= 2
+                                notes = <Note*>grown(notes, room * sizeof(Note))
+                            written += 1
+                        notes[written - 1].frame = len(frames)
+                        notes[written - 1].part = at.part
+                        notes[written - 1].stop = at.index
+                    if outcome == FINISHED:
+                        begin_part(&at, known, count, at.part + 1)
+                if outcome == REFUSED:
+                    self._restore(&frame_before)
+                    if not frames:
+                        refused = <object>raw_item(known[at.part].payloads, at.index)
+                        if isinstance(refused, bytes):
+                            raise refusals.out_of_range("total", len(refused), 1, U32)
+                        raise refusals.not_bytes("payload", refused)
+                    at = before
+                    written = written_before
+                    break
                 made += <uint64_t>self.size
                 frames.append(self._finish(&header, self.size))
                 header.sequence += 1
                 left -= 1
-            for last in range(written):
-                if notes[last].frame == len(packed):
-                    packed.append([])
-                each = <tuple>held[notes[last].part]
-                first = known[notes[last].part].first + <uint64_t>notes[last].stop
-                (<list>packed[notes[last].frame]).append((each[0], first))
+            packed = [[] for _ in frames]
+            for number in range(written):
+                stop = known[notes[number].part].first + <uint64_t>notes[number].stop
+                (<list>packed[notes[number].frame]).append(((<tuple>held[notes[number].part])[0], stop))
         finally:
             free(known)
             free(notes)
-        return frames, packed, (part, index)
+        return frames, packed, (at.part, at.index, at.cut), at.taken
 
-    cdef bint _find_end(self, Part* parts, Py_ssize_t count, Py_ssize_t* part, Py_ssize_t* index) noexcept:
-        """Find the message that does not fit a frame any more that begins here, but would fit one of its own."""
-        cdef Py_ssize_t number = part[0], at = index[0], whole_room = self.capacity - C_HEADER, room = whole_room, size
-        cdef Py_ssize_t head = C_RUN_HEADER
-        cdef PyObject* item
-        while number < count:
-            if at >= parts[number].stop:
-                number += 1
-                at = parts[number].start if number < count else 0
-                head = C_RUN_HEADER
-                continue
-            item = raw_item(parts[number].payloads, at)
+    cdef Outcome _fill(self, const Part* part, Place* at, bint to_fill) noexcept:
+        """Put in what fits of a part, from a place on that moves behind it."""
+        cdef Py_ssize_t index = at.index, stop = part.stop, run_stop, begun, size, room
+        cdef PyObject* item = NULL
+        cdef uint8_t* p
+        cdef uint8_t* end = self._buffer + self.capacity
+        cdef bint goes_on
+        if at.cut:
+            # The rest of a message opens a run. That it is bytes and has something left was seen before.
+            item = raw_item(part.payloads, index)
+            size = raw_size(item) - at.cut
+            room = self.capacity - self.size - (C_RUN_HEADER + C_LENGTH)
+            if room <= 0:
+                return FULL
+            if size > room:
+                self._put_piece(
+                    False, part.group, part.first + <uint64_t>index, C_CONTINUES | C_MORE, raw_string(item) + at.cut,
+                    room, 0,
+                )
+                at.cut += room
+                at.taken += room
+                return FULL
+            self._put_piece(
+                False, part.group, part.first + <uint64_t>index, C_CONTINUES, raw_string(item) + at.cut, size, 0
+            )
+            at.cut = 0
+            at.taken += size
+            index += 1
+            at.index = index
+        while index < stop:
+            item = raw_item(part.payloads, index)
             if not raw_is_bytes(item):
-                return False
-            size = C_LENGTH + raw_size(item)
-            if head + size > room:
-                part[0] = number
-                index[0] = at
-                return C_RUN_HEADER + size <= whole_room
-            room -= head + size
-            head = 0
-            at += 1
-        return False
+                at.index = index
+                return REFUSED
+            if not self._put(part.group, part.first + <uint64_t>index, raw_string(item), raw_size(item)):
+                break
+            at.taken += raw_size(item)
+            index += 1
+            # What goes on with the run: its header is written once.
+            run_stop = min(stop, index + (C_COUNT_MAX - <Py_ssize_t>self._run_count))
+            begun = index
+            p = self._buffer + self.size
+            while index < run_stop:
+                item = raw_item(part.payloads, index)
+                if not raw_is_bytes(item):
+                    break
+                size = raw_size(item)
+                if size > (end - p) - C_LENGTH:
+                    break
+                store16(p, <uint32_t>size)
+                memcpy(p + C_LENGTH, raw_string(item), size)
+                p += C_LENGTH + size
+                index += 1
+            if index > begun:
+                at.taken += (p - self._buffer) - self.size - C_LENGTH * (index - begun)
+                self.size = p - self._buffer
+                self.count += index - begun
+                self._run_count += <uint32_t>(index - begun)
+                self._run_next = part.first + <uint64_t>index
+                store16(self._buffer + self._run + 12, self._run_count)
+        at.index = index
+        if index == stop:
+            return FINISHED
+        size = raw_size(item)
+        if not to_fill and size <= self.capacity - (C_HEADER + C_RUN_HEADER + C_LENGTH):
+            return FULL
+        goes_on = self._continues(part.group, part.first + <uint64_t>index)
+        room = self.capacity - self.size - (C_LENGTH + C_TOTAL) - (0 if goes_on else C_RUN_HEADER)
+        if room <= 0 or (self.count and room < self.capacity // C_WORTHWHILE):
+            return FULL
+        if <uint64_t>size > U32:
+            return REFUSED
+        # It did not fit, so there is more of it than the room.
+        self._put_piece(
+            goes_on, part.group, part.first + <uint64_t>index, C_MORE, raw_string(item), room, <uint32_t>size
+        )
+        at.cut = room
+        at.taken += room
+        return FULL
 
 
 def seal_control(kind, domain, sender, incarnation, region, view, sequence, sent_ns, body, key_epoch=0):

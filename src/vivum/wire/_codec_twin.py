@@ -6,7 +6,6 @@ one first: the compiled module is the same program with pointers. Meanings are t
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
-from vivum.wire._cuts_twin import seal_cut
 from vivum.wire._frames_twin import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure, xor_into
@@ -30,11 +29,13 @@ from vivum.wire.layout import (
     RUN_HEADER_BYTES,
     SEQUENCE_MAX,
     TOTAL,
+    TOTAL_BYTES,
     U16_MAX,
     U32_MAX,
     U64_MAX,
     VERSION,
     WINDOW_MAX,
+    WORTHWHILE_PART,
 )
 
 __all__ = [
@@ -61,13 +62,13 @@ __all__ = [
     "relabel",
     "resend",
     "seal_control",
-    "seal_cut",
     "split",
     "take_runs",
     "xor_into",
 ]
 
 Buffer = bytes | bytearray | memoryview
+Part = tuple[int, int, list[bytes], int, int]
 
 _CONTROL_KINDS = KNOWN_KINDS - MESSAGE_KINDS
 
@@ -162,6 +163,15 @@ class FrameBuilder:
         self._run_next = sequence + 1
         return True
 
+    def _save(self) -> tuple[int, int, int, int, int, int]:
+        return len(self._body), self._count, self._run, self._run_group, self._run_count, self._run_next
+
+    def _restore(self, state: tuple[int, int, int, int, int, int]) -> None:
+        size, self._count, self._run, self._run_group, self._run_count, self._run_next = state
+        del self._body[size:]
+        if self._run >= 0:
+            LENGTH.pack_into(self._body, self._run + 12, self._run_count)
+
     def append(self, group: int, sequence: int, payload: Buffer) -> bool:
         """Put one message in; False, and nothing changed, if it does not fit."""
         require(group, "group", 0, GROUP_MAX)
@@ -178,17 +188,12 @@ class FrameBuilder:
         index = require(start, "start", 0, stop)
         if stop:
             require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (stop - 1))
-        size, count, run = len(self._body), self._count, self._run
-        run_group, run_count, run_next = self._run_group, self._run_count, self._run_next
+        before = self._save()
         try:
             while index < stop and self._put(group, first_sequence + index, bytes_of(payloads[index], "payload")):
                 index += 1
         except BaseException:
-            del self._body[size:]
-            self._count, self._run = count, run
-            self._run_group, self._run_count, self._run_next = run_group, run_count, run_next
-            if run >= 0:
-                LENGTH.pack_into(self._body, run + 12, run_count)
+            self._restore(before)
             raise
         return index
 
@@ -263,33 +268,11 @@ class FrameBuilder:
         self._reset()
         return frame
 
-    def seal_one(
+    def seal_parts(
         self,
-        group: int,
-        message: int,
-        payload: bytes,
-        kind: int,
-        domain: int,
-        sender: int,
-        incarnation: int,
-        region: int,
-        view: int,
-        sequence: int,
-        sent_ns: int,
-    ) -> bytes | None:
-        """Seal one message into a frame of its own; None if that cannot be."""
-        require(group, "group", 0, GROUP_MAX)
-        require(message, "message", 0, SEQUENCE_MAX)
-        size = HEADER_BYTES + RUN_HEADER_BYTES + LENGTH_BYTES
-        if type(payload) is not bytes or len(payload) > self._capacity - size:
-            return None
-        size += len(payload)
-        header = _header(MESSAGE_KINDS, size, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
-        return header + RUN_HEADER.pack(group, message, 1) + LENGTH.pack(len(payload)) + payload
-
-    def seal_runs(
-        self,
-        parts: list[tuple[int, int, list[bytes], int]],
+        parts: list[Part],
+        begin_parts: int,
+        cut_to_fill: bool,
         frames_max: int,
         bytes_max: int,
         kind: int,
@@ -300,70 +283,102 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int]]:
-        """Seal full frames, and only such, one after the other; return them, what is in each, and where to go on."""
-        require(frames_max, "frames_max", 0, U64_MAX)
-        require(bytes_max, "bytes_max", 0, U64_MAX)
+    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int, int], int]:
+        """Seal parts into frames; return them, what is in each, where to go on, and the bytes taken of that part."""
         if type(parts) is not list:
             raise refusals.not_a_list(parts)
         for part in parts:
-            if type(part) is not tuple or len(part) != 4:
-                raise refusals.not_a_part(part)
-            group, first_sequence, payloads, start = part
-            require(group, "group", 0, GROUP_MAX)
-            require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
-            if type(payloads) is not list:
-                raise refusals.not_a_list(payloads)
-            require(start, "start", 0, len(payloads))
-            if payloads:
-                require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (len(payloads) - 1))
+            _check_part(part)
+        require(begin_parts, "begin_parts", 0, U64_MAX)
+        require(cut_to_fill, "cut_to_fill", 0, 1)
+        require(frames_max, "frames_max", 0, U64_MAX)
+        require(bytes_max, "bytes_max", 0, U64_MAX)
         _header(MESSAGE_KINDS, 0, kind, domain, sender, incarnation, region, view, sequence, sent_ns, 0)
-        if self._count:
-            raise refusals.frame_begun(self._count)
         frames: list[bytes] = []
         packed: list[list[tuple[int, int]]] = []
-        made, begin = 0, (0, parts[0][3] if parts else 0)
+        number = made = taken = 0
+        while number < len(parts) and parts[number][3] == len(parts[number][2]):
+            number += 1
+        index, cut = parts[number][3:] if number < len(parts) else (0, 0)
         while len(frames) < frames_max and made < bytes_max and sequence <= SEQUENCE_MAX:
-            end = self._end_of_full(parts, *begin)
-            if end is None:
+            if not self._count and number >= min(begin_parts, len(parts)):
                 break
-            runs = []
-            for number in range(begin[0], end[0] + 1):
-                group, first, payloads, start = parts[number]
-                start = begin[1] if number == begin[0] else start
-                stop = end[1] if number == end[0] else len(payloads)
-                if start < stop:
-                    self.extend(group, first, payloads[:stop], start)
-                    # What goes on with a run of the same group is a run of its own all the same.
-                    self._run = -1
-                    runs.append((group, first + stop))
+            frame_before, before = self._save(), (number, index, cut, taken)
+            runs: list[tuple[int, int]] = []
+            is_full = False
+            try:
+                while number < len(parts) and not is_full:
+                    group, first = parts[number][:2]
+                    is_full, stop, cut, size = self._fill(parts[number], index, cut, cut_to_fill == 1)
+                    if stop > index or size:
+                        if runs and runs[-1][0] == group:
+                            runs.pop()
+                        runs.append((group, first + stop))
+                    index, taken = stop, taken + size
+                    if not is_full:
+                        number, taken = number + 1, 0
+                        index, cut = parts[number][3:] if number < len(parts) else (0, 0)
+            except Exception:
+                self._restore(frame_before)
+                if not frames:
+                    raise
+                number, index, cut, taken = before
+                break
             frames.append(self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns))
             packed.append(runs)
             made += len(frames[-1])
-            begin = end
             sequence += 1
-        return frames, packed, begin
+        return frames, packed, (number, index, cut), taken
 
-    def _end_of_full(
-        self, parts: list[tuple[int, int, list[bytes], int]], number: int, index: int
-    ) -> tuple[int, int] | None:
-        """Find the message that does not fit a frame any more that begins here, but would fit one of its own."""
-        room, is_open = self._capacity - HEADER_BYTES, False
-        while number < len(parts):
-            payloads = parts[number][2]
-            if index >= len(payloads):
-                number, is_open = number + 1, False
-                index = parts[number][3] if number < len(parts) else 0
-                continue
-            if type(payloads[index]) is not bytes:
+    def _fill(self, part: Part, index: int, cut: int, cut_to_fill: bool) -> tuple[bool, int, int, int]:
+        """Put in what fits of a part; return whether the frame is full, where to go on, and the bytes taken."""
+        group, first, payloads = part[:3]
+        taken = 0
+        if cut:
+            # The rest of a message opens a run.
+            piece = payloads[index][cut:]
+            room = self._capacity - self.size - RUN_HEADER_BYTES - LENGTH_BYTES
+            if room <= 0:
+                return True, index, cut, 0
+            if len(piece) > room:
+                self.append_fragment(group, first + index, FLAG_CONTINUES | FLAG_MORE, piece[:room])
+                return True, index, cut + room, room
+            self.append_fragment(group, first + index, FLAG_CONTINUES, piece)
+            taken += len(piece)
+            index += 1
+        while index < len(payloads):
+            payload = payloads[index]
+            if not isinstance(payload, bytes):
+                raise refusals.not_bytes("payload", payload)
+            if not self._put(group, first + index, payload):
                 break
-            size = LENGTH_BYTES + len(payloads[index])
-            need = size if is_open else RUN_HEADER_BYTES + size
-            if need > room:
-                return (number, index) if RUN_HEADER_BYTES + size <= self._capacity - HEADER_BYTES else None
-            room -= need
-            index, is_open = index + 1, True
-        return None
+            taken += len(payload)
+            index += 1
+        else:
+            return False, index, 0, taken
+        fits_alone = len(payload) <= self._capacity - HEADER_BYTES - RUN_HEADER_BYTES - LENGTH_BYTES
+        room = self.room(group, first + index) - TOTAL_BYTES
+        is_worthwhile = room >= self._capacity // WORTHWHILE_PART or not self._count
+        if room <= 0 or not is_worthwhile or (fits_alone and not cut_to_fill):
+            return True, index, 0, taken
+        self.append_fragment(group, first + index, FLAG_MORE, payload[:room], len(payload))
+        return True, index, room, taken + room
+
+
+def _check_part(part: Part) -> None:
+    if type(part) is not tuple or len(part) != 5:
+        raise refusals.not_a_part(part)
+    group, first_sequence, payloads, start, cut = part
+    require(group, "group", 0, GROUP_MAX)
+    require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
+    if type(payloads) is not list:
+        raise refusals.not_a_list(payloads)
+    require(start, "start", 0, len(payloads))
+    if payloads:
+        require(first_sequence, "first_sequence", 0, SEQUENCE_MAX - (len(payloads) - 1))
+    # What is cut has something left.
+    payload = payloads[start] if start < len(payloads) else None
+    require(cut, "cut", 0, max(0, len(payload) - 1) if isinstance(payload, bytes) else 0)
 
 
 def seal_control(

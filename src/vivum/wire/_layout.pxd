@@ -8,6 +8,7 @@ cdef enum:
     C_RUN_HEADER = 14
     C_LENGTH = 2
     C_TOTAL = 4
+    C_WORTHWHILE = 8
     C_FRAME_MAX = 65507
     C_CAPACITY_MIN = 64
     C_COUNT_MAX = 65535

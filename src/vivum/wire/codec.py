@@ -49,9 +49,12 @@ measure = _chosen.measure
 relabel = _chosen.relabel
 resend = _chosen.resend
 seal_control = _chosen.seal_control
-seal_cut = _chosen.seal_cut
 split = _chosen.split
 xor_into = _chosen.xor_into
+
+Part = tuple[int, int, list[bytes], int, int]
+"""Messages of a group for `seal_parts`: the group, the number of the first message of a list, the list, the index of
+the first message to seal, and how many bytes of that one are in frames already."""
 
 TakenRun = tuple[int, int, int, int, list[bytes] | PackedRun]
 """A run of messages that `take_runs` gives: index of its first frame, group, sequence of the first, flags, payloads."""

@@ -18,6 +18,10 @@ FRAME_BYTES_MAX = 65_507
 CAPACITY_MIN = 64
 """The smallest frame that a builder makes: enough for a header and a first fragment of a few bytes."""
 
+WORTHWHILE_PART = 8
+"""A frame that has messages already gets the beginning of another only if that fills this part of the frame: smaller
+pieces cost a total, a join and a Python object on every receiver for little."""
+
 COUNT_MAX = (1 << 16) - 1
 GROUP_MAX = (1 << 30) - 1
 FLAG_CONTINUES = 1 << 30

@@ -90,12 +90,8 @@ def not_a_list(value: object) -> TypeError:
 
 def not_a_part(value: object) -> TypeError:
     """Refuse what does not tell whose messages they are."""
-    return TypeError(f"a part is a tuple of group, first_sequence, payloads and start, not {type(value).__name__}")
-
-
-def frame_begun(count: int) -> UsageError:
-    """Refuse to seal whole frames while one is under construction."""
-    return UsageError(f"a frame with {count} messages is under construction; seal it first")
+    fields = "group, first_sequence, payloads, start and cut"
+    return TypeError(f"a part is a tuple of {fields}, not {type(value).__name__}")
 
 
 def not_a_bytearray(value: object) -> TypeError:

@@ -12,10 +12,12 @@ from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
 from vivum.wire import _codec_twin, codec
 from vivum.wire.control import CONTROL_TYPES, decode_control
-from vivum.wire.fragments import Joiner, Outbox
+from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
+from vivum.wire.outboxes import Outboxes
 
 FORMS = [_codec_twin, codec] if codec.COMPILED else [_codec_twin]
+LABEL = (Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
 SENDER = Member(NodeId(1), Incarnation(1))
 MESSAGES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.binary(max_size=80)), max_size=30)
 
@@ -49,22 +51,20 @@ def test_messages_come_out_as_they_went_in(form, messages, capacity, pad):
     cut_to_fill=st.booleans(),
 )
 def test_messages_of_any_size_are_cut_and_joined(form, puts, capacity, cut_to_fill):
-    outboxes = {group: Outbox(group, cut_to_fill) for group in (1, 2)}
+    waiting = Outboxes(cut_to_fill)
     sent, got = {1: [], 2: []}, {1: [], 2: []}
     builder = form.FrameBuilder(capacity)
     counters = Counters()
     joiner = Joiner(Limits(), counters)
     for group, sizes in puts:
         payloads = [bytes([len(sent[group]) + index]) * size for index, size in enumerate(sizes)]
-        outboxes[group].put(len(sent[group]), payloads)
+        waiting.put(group, len(sent[group]), payloads)
         sent[group] += payloads
-        outboxes[group].fill(builder)
-        receive(form, builder, joiner, got)
-    while outboxes[1] or outboxes[2]:
+        if waiting:
+            receive(form, seal(waiting, builder), joiner, got)
+    while waiting:
         # Both groups in one frame, each with whatever fragment it is at.
-        for outbox in outboxes.values():
-            outbox.fill(builder)
-        receive(form, builder, joiner, got)
+        receive(form, seal(waiting, builder), joiner, got)
     assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
     assert joiner.open_count == joiner.bytes_reserved == counters.joins_refused == 0
 
@@ -75,52 +75,53 @@ def test_messages_of_any_size_are_cut_and_joined(form, puts, capacity, cut_to_fi
     capacity=st.one_of(st.integers(64, 200), st.sampled_from([1472, 60_000])),
     cut_to_fill=st.booleans(),
 )
-def test_each_frame_of_one_busy_group_is_one_run_and_fill_tells_what_is_whole(form, sizes, capacity, cut_to_fill):
+def test_each_frame_of_one_busy_group_is_one_run_and_sealing_tells_what_is_whole(form, sizes, capacity, cut_to_fill):
     payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
-    outbox, builder, got = Outbox(1, cut_to_fill), form.FrameBuilder(capacity), {1: []}
+    waiting, builder, got = Outboxes(cut_to_fill), form.FrameBuilder(capacity), {1: []}
     joiner = Joiner(Limits(), Counters())
-    outbox.put(0, payloads)
-    while outbox:
-        told = outbox.fill(builder)
-        assert not builder.empty, "an outbox that waits must make progress"
-        unused = capacity - builder.size
-        assert len(receive(form, builder, joiner, got)) == 1
-        assert len(got[1]) == told
-        if outbox and cut_to_fill:
+    waiting.put(1, 0, payloads)
+    while waiting:
+        (frame,), packed, _ = waiting.seal(builder, 1, 1, LABEL)
+        assert len(receive(form, frame, joiner, got)) == 1
+        assert packed == [[(1, len(got[1]))]]
+        if waiting and cut_to_fill:
             # A length, a total, and just not an eighth: less is left of a frame, if more waits. Or the next is short.
-            assert unused < capacity // 8 + 6
+            assert capacity - len(frame) < capacity // 8 + 6
     assert got == {1: list(enumerate(payloads))}
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(
-    puts=st.lists(st.lists(st.one_of(st.integers(0, 60), st.integers(0, 3000)), max_size=12), max_size=4),
+    puts=st.lists(
+        st.lists(
+            st.tuples(st.integers(1, 3), st.lists(st.one_of(st.integers(0, 60), st.integers(0, 3000)), max_size=12)),
+            max_size=4,
+        ),
+        max_size=4,
+    ),
     capacity=st.one_of(st.integers(64, 200), st.sampled_from([1472, 9000])),
     frames_max=st.integers(1, 9),
+    cut_to_fill=st.booleans(),
 )
-def test_frames_of_cut_messages_sealed_together_are_those_that_are_sealed_one_by_one(form, puts, capacity, frames_max):
-    label = (Kind.DATA, 1, 2, 3, 4, 5)
-    alone, together, builder = Outbox(1, cut_to_fill=True), Outbox(1, cut_to_fill=True), form.FrameBuilder(capacity)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vivum.wire.fragments.seal_cut", form.seal_cut)
-        sent = number = 0
-        for sizes in [*puts, []]:
+def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(form, puts, capacity, frames_max, cut_to_fill):
+    both = alone, together = Outboxes(cut_to_fill), Outboxes(cut_to_fill)
+    builder = form.FrameBuilder(capacity)
+    sent = {1: 0, 2: 0, 3: 0}
+    for step in [*puts, []]:
+        for group, sizes in step:
             payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
-            for outbox in (alone, together):
-                outbox.put(sent, payloads)
-            sent += len(payloads)
-            made, stops, taken = together.seal_cut(capacity, frames_max, 1 << 30, (*label, number, 7))
-            before = alone.size
-            for frame, told in zip(made, stops, strict=True):
-                assert alone.fill(builder) == told
-                assert builder.seal(*label, number, 7) == frame
-                number += 1
-            assert alone.size == together.size == before - taken
-            # What is left is for a frame that is not full: the usual way.
-            assert alone.fill(builder) == together.fill(other := form.FrameBuilder(capacity))
-            assert builder.seal(*label, number, 7) == other.seal(*label, number, 7)
-            assert (alone.size, alone.is_cut) == (together.size, together.is_cut)
-            number += 1
+            for waiting in both:
+                waiting.put(group, sent[group], payloads)
+            sent[group] += len(payloads)
+        frames, packed, taken = together.seal(builder, frames_max, 1 << 30, LABEL)
+        assert len(frames) <= frames_max
+        single = [alone.seal(builder, 1, 1, (*LABEL[:6], LABEL[6] + number, 7)) for number in range(len(frames))]
+        assert [(frame, each) for (frame,), (each,), _ in single] == list(zip(frames, packed, strict=True))
+        assert sum(size for _, _, size in single) == taken
+        assert [alone.pending_bytes(group) for group in sent] == [together.pending_bytes(group) for group in sent]
+    while alone or together:
+        # Both are at the same place, and go on alike.
+        assert alone.seal(builder, 1, 1, LABEL) == together.seal(builder, 1, 1, LABEL)
 
 
 @given(
@@ -131,28 +132,29 @@ def test_frames_of_cut_messages_sealed_together_are_those_that_are_sealed_one_by
 )
 def test_what_is_not_in_a_lost_frame_comes_whole(sizes, capacity, cut_to_fill, lost):
     payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
-    outbox, builder, got = Outbox(1, cut_to_fill), codec.FrameBuilder(capacity), {1: []}
+    waiting, builder, got = Outboxes(cut_to_fill), codec.FrameBuilder(capacity), {1: []}
     joiner = Joiner(Limits(), Counters())
-    outbox.put(0, payloads)
+    waiting.put(1, 0, payloads)
     touched, number = set(), 0
-    while outbox:
-        outbox.fill(builder)
+    while waiting:
+        frame = seal(waiting, builder)
         if number in lost:
-            for _, first, _, pieces in seal_and_split(codec, builder):
+            for _, first, _, pieces in codec.split(frame)[0].messages():
                 touched |= set(range(first, first + len(pieces)))
         else:
-            receive(codec, builder, joiner, got)
+            receive(codec, frame, joiner, got)
         number += 1
     assert got[1] == [(number, payload) for number, payload in enumerate(payloads) if number not in touched]
 
 
-def seal_and_split(form, builder):
-    (frame,) = form.split(builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7))
-    return frame.messages()
+def seal(waiting, builder):
+    (frame,), _, _ = waiting.seal(builder, 1, 1, LABEL)
+    return frame
 
 
-def receive(form, builder, joiner, got):
-    runs = seal_and_split(form, builder)
+def receive(form, data, joiner, got):
+    (frame,) = form.split(data)
+    runs = frame.messages()
     for group, first, flags, payloads in runs:
         if flags:
             first, payloads = joiner.add(SENDER, group, first, flags, payloads)

@@ -103,6 +103,21 @@ def test_whatever_the_wire_does_nothing_comes_twice_late_or_changed(seed: int) -
     assert len(found) > 5
 
 
+def test_a_group_with_much_to_send_does_not_starve_another() -> None:
+    wire, sender, receiver = begin()
+    other = GroupId(6)
+    for parts in wire.members.values():
+        parts.node.submit(wire.now_ns, JoinGroup(other, NO_CHANNEL, (), transport="unrepaired"))
+    wire.advance(2 * SECOND)
+    node = wire.members[sender].node
+    node.submit(wire.now_ns, SendMessages(GROUP, [bytes(1000)] * 50))
+    node.submit(wire.now_ns, SendMessages(other, [b"small"]))
+    wire.settle()
+    order = [run.group for run in wire.delivered[receiver] for _ in run.payloads]
+    assert order.count(GROUP) == 50
+    assert order.index(other) < 5
+
+
 def test_a_large_message_of_which_a_part_is_lost_is_passed_over() -> None:
     wire, sender, receiver = begin()
     seen = 0

@@ -252,8 +252,8 @@ def test_a_frame_waits_until_all_windows_have_room_and_busy_streams_leave_it_a_p
     desk.run()
     desk.send([b"a"])
     desk.run()
-    assert not one.has_room()
-    assert not two.has_room()
+    assert not one.room()[0]
+    assert not two.room()[0]
     # Each opens a little at a time, never both at once.
     for step in range(1, 9):
         stream = (one, two)[step % 2]

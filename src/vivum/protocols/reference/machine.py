@@ -433,9 +433,7 @@ class ReferenceMachine:
             if not stream.can_seal:
                 continue
             was_stable = not stream.unstable
-            sequence = stream.pack(builder)
-            data = builder.seal(Kind.DATA, self._gate.domain, *self.member, group, NO_VIEW, sequence, self._now_ns)
-            stream.sealed(data)
+            data = stream.seal(builder, (Kind.DATA, self._gate.domain, *self.member, group, NO_VIEW), self._now_ns)
             datagrams.append(Datagram(stream.channel, data))
             room_bytes -= len(data)
             frames_left -= 1

@@ -14,7 +14,7 @@ from vivum.core.ids import Channel, GroupId, Incarnation, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.wire.codec import FrameBuilder
-from vivum.wire.fragments import Outbox
+from vivum.wire.outboxes import Outboxes
 
 MESSAGE_OVERHEAD_BYTES = 64
 """What a waiting message takes besides its bytes, about: a queue of empty messages must have an end too."""
@@ -40,7 +40,7 @@ class OutgoingStream:
     __slots__ = (
         "_frames",
         "_messages_sealed",
-        "_outbox",
+        "_outboxes",
         "_settings",
         "channel",
         "first",
@@ -71,7 +71,7 @@ class OutgoingStream:
         self.stable_message = next_message
         self.heartbeat_ns = settings.heartbeat_ns_min
         self._settings = settings
-        self._outbox = Outbox(group)
+        self._outboxes = Outboxes(cut_to_fill=False)
         self._messages_sealed = next_message
         # Each frame with one past the last message that it completes: what a receiver of all up to it has.
         self._frames: deque[tuple[bytes, int]] = deque()
@@ -81,7 +81,9 @@ class OutgoingStream:
     @property
     def pending_bytes(self) -> int:
         """Memory of what was accepted and is not yet in a frame."""
-        return self._outbox.size + MESSAGE_OVERHEAD_BYTES * (self.next_message - self._messages_sealed)
+        return self._outboxes.pending_bytes(self.group) + MESSAGE_OVERHEAD_BYTES * (
+            self.next_message - self._messages_sealed
+        )
 
     def accept(self, payloads: Sequence[bytes]) -> int:
         """Queue messages; return the sequence of the first. All or none: raises `NotNowError` at the limit."""
@@ -95,24 +97,21 @@ class OutgoingStream:
                 f"pending_bytes_max={self._settings.pending_bytes_max}: {remedy}"
             )
         first = self.next_message
-        self._outbox.put(first, payloads)
+        self._outboxes.put(self.group, first, payloads)
         self.next_message += len(payloads)
         return first
 
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        return bool(self._outbox) and (
+        return bool(self._outboxes) and (
             not self._settings.reliable or self.next_frame - self.first < self._settings.window_frames
         )
 
-    def pack(self, builder: FrameBuilder) -> int:
-        """Fill one frame from what waits; return its number. `sealed` must follow."""
-        self._messages_sealed = self._outbox.fill(builder)
-        return self.next_frame
-
-    def sealed(self, data: bytes) -> None:
-        """Take note of the frame that was just packed, and keep it if somebody may ask for it."""
+    def seal(self, builder: FrameBuilder, header: tuple[int, ...], now_ns: int) -> bytes:
+        """Seal one frame of what waits, and keep it if somebody may ask for it; the header ends before its number."""
+        (data,), (packed,), _ = self._outboxes.seal(builder, 1, 1, (*header, self.next_frame, now_ns))
+        self._messages_sealed = packed[0][1]
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         if self._settings.reliable and self.peers:
@@ -120,6 +119,7 @@ class OutgoingStream:
         else:
             self.first = self.next_frame
             self.stable_message = self._messages_sealed
+        return data
 
     # What others report.
 

@@ -21,9 +21,10 @@ from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.send.dissemination import choose_destinations
 from vivum.wire.codec import Frame, FrameBuilder, measure
-from vivum.wire.fragments import Joiner, Outbox
+from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
+from vivum.wire.outboxes import Outboxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,22 @@ class UnrepairedSettings:
     )
 
 
+FRAMES_MAX = 256
+"""Frames that are sealed by one call, at most."""
+
+
 class _Stream:
     """What this node sends to one region."""
 
-    __slots__ = ("destinations", "next_frame", "outboxes", "view")
+    __slots__ = ("destinations", "next_frame", "outboxes", "view", "waiting_bytes")
 
     def __init__(self, view: ViewNumber, destinations: Sequence[Endpoint | Channel]) -> None:
         self.view = view
         self.destinations = destinations
         self.next_frame = 0
-        self.outboxes: dict[GroupId, Outbox] = {}
+        # Whole where possible: what is cut is lost with any of its frames.
+        self.outboxes = Outboxes(cut_to_fill=False)
+        self.waiting_bytes = 0
 
 
 class UnrepairedMachine:
@@ -108,7 +115,7 @@ class UnrepairedMachine:
         if me is None or group not in self._client.groups:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         self._note_life(me)
-        waiting = sum(outbox.size for stream in self._streams.values() for outbox in stream.outboxes.values())
+        waiting = sum(stream.waiting_bytes for stream in self._streams.values())
         if waiting and waiting + size > self.settings.waiting_bytes_max:
             self.counters.messages_rejected += len(payloads)
             raise NotNowError(
@@ -120,7 +127,7 @@ class UnrepairedMachine:
         self.counters.messages_accepted += len(payloads)
         for config in self._client.regions_of(group):
             if any(member != me for member in config.members):
-                self._feed(config, me, group, first, payloads)
+                self._feed(config, me, group, first, payloads, size)
         self._unconfirmed[group] = None
         view = self._client.group_view(group)
         self.effects.append(Delivery(group, me, first, payloads, view, now_ns))
@@ -134,7 +141,9 @@ class UnrepairedMachine:
             self._confirmed.clear()
             self._unconfirmed.clear()
 
-    def _feed(self, config: RegionConfig, me: Member, group: GroupId, first: int, payloads: Sequence[bytes]) -> None:
+    def _feed(
+        self, config: RegionConfig, me: Member, group: GroupId, first: int, payloads: Sequence[bytes], size: int
+    ) -> None:
         stream = self._streams.get(config.region)
         if stream is None or stream.view != config.view:
             others = [member.node for member in config.members if member.node != me.node]
@@ -143,10 +152,8 @@ class UnrepairedMachine:
             if stream is None:
                 stream = self._streams[config.region] = _Stream(config.view, where)
             stream.view, stream.destinations = config.view, where
-        outbox = stream.outboxes.get(group)
-        if outbox is None:
-            outbox = stream.outboxes[group] = Outbox(group)
-        outbox.put(first, payloads)
+        stream.outboxes.put(group, first, payloads, size)
+        stream.waiting_bytes += size
         self._ready[config.region] = None
 
     @property
@@ -164,17 +171,15 @@ class UnrepairedMachine:
         while self._ready and room_bytes > 0 and self._me is not None:
             region = next(iter(self._ready))
             stream = self._streams[region]
-            for group, outbox in list(stream.outboxes.items()):
-                outbox.fill(self._builder)
-                if outbox:
-                    break
-                del stream.outboxes[group]
-            data = self._builder.seal(
-                Kind.UNREPAIRED, self._gate.domain, *self._me, region, stream.view, stream.next_frame, self._now_ns
+            header = (Kind.UNREPAIRED, self._gate.domain, *self._me, region, stream.view)
+            bytes_max = -(-room_bytes // max(1, len(stream.destinations)))
+            frames, _, taken = stream.outboxes.seal(
+                self._builder, FRAMES_MAX, bytes_max, (*header, stream.next_frame, self._now_ns)
             )
-            stream.next_frame += 1
-            datagrams += [Datagram(where, data) for where in stream.destinations]
-            room_bytes -= len(data) * len(stream.destinations)
+            stream.next_frame += len(frames)
+            stream.waiting_bytes -= taken
+            datagrams += [Datagram(where, data) for data in frames for where in stream.destinations]
+            room_bytes -= sum(map(len, frames)) * len(stream.destinations)
             if not stream.outboxes:
                 del self._ready[region]
         if not self._ready:

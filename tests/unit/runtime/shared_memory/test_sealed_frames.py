@@ -33,10 +33,11 @@ def payloads(count: int, size: int, seed: int = 1) -> list[bytes]:
 @pytest.mark.parametrize("size", [10, 1000, 20_000])
 def test_frames_are_the_same_bytes_as_without_slots(slots: "_slots.Slots", size: int) -> None:
     messages = payloads(4 * CAPACITY // size, size)
-    made = codec.FrameBuilder(CAPACITY, slots).seal_runs([(7, 0, messages, 0)], 100, 1 << 30, *HEADER, 9, 11)
-    twin = TwinBuilder(CAPACITY).seal_runs([(7, 0, messages, 0)], 100, 1 << 30, *HEADER, 9, 11)
+    arguments = ([(7, 0, messages, 0, 0)], 1, False, 100, 1 << 30, *HEADER, 9, 11)
+    made = codec.FrameBuilder(CAPACITY, slots).seal_parts(*arguments)
+    twin = TwinBuilder(CAPACITY).seal_parts(*arguments)
     assert len(made[0]) >= 3
-    assert all(type(each) is not bytes for each in made[0])
+    assert all(type(each) is not bytes for each in made[0][:-1]), "only the last may be small enough to copy"
     assert ([bytes(each) for each in made[0]], *made[1:]) == twin
 
 

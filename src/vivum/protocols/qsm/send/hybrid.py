@@ -18,10 +18,10 @@ from vivum.core.machine import Datagram
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.qsm.marks import MARKS
-from vivum.protocols.qsm.send.outboxes import Outboxes
 from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.wire.codec import Frame, FrameBuilder, relabel, split
 from vivum.wire.kinds import Kind
+from vivum.wire.outboxes import Outboxes
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
 
 
@@ -88,8 +88,8 @@ class SpreadSender:
         self._held.pop(group, None)
 
     def has_windows(self) -> bool:
-        """Tell whether all streams have room; where one has not, the next free place is ours."""
-        if all(stream.has_room(self) for stream in self.streams):
+        """Return whether all streams have room; where one has not, the next free place is ours."""
+        if all(stream.room(self)[0] for stream in self.streams):
             return True
         for stream in self.streams:
             stream.claims.add(self)
@@ -119,13 +119,12 @@ class SpreadSender:
         numbers = self._list.encode([stream.next_frame for stream in self.streams])
         fits = builder.append(MARKS, LIST_SEQUENCE, numbers)
         assert fits, "the way was chosen for so many regions"
-        packed, taken = self.outboxes.fill(builder)
         # No region is meant by the header, so it says whom the frame is for to those who look at traces.
-        data = builder.seal(Kind.SPREAD, domain, *me, RegionId(packed[0][0]), self._view, 0, now_ns)
+        header = (Kind.SPREAD, domain, *me, RegionId(self.outboxes.next_group), self._view, 0, now_ns)
+        frames, packed, taken = self.outboxes.seal(builder, 1, 1, header)
         for stream in self.streams:
-            stream.waiting_bytes -= taken
-            stream.sealed(data, now_ns, packed)
-        return data, taken
+            stream.keep(frames, packed, taken, now_ns)
+        return frames[0], taken
 
 
 class Spreading:

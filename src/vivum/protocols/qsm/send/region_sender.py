@@ -31,11 +31,11 @@ from vivum.protocols.qsm.marks import (
     slow_mark,
     view_mark,
 )
-from vivum.protocols.qsm.send.outboxes import Outboxes, Packed
 from vivum.protocols.qsm.send.pacer import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, relabel
 from vivum.wire.kinds import Kind
+from vivum.wire.outboxes import Outboxes, Packed
 from vivum.wire.tokens import RegionReport
 
 DATA = Kind.DATA
@@ -49,6 +49,8 @@ until the service drops it. At full rate on loopback that is ten seconds, longer
 
 FRAME_BYTES_CUT_MAX = 9000
 """In larger frames what is not filled is a small part, and a message that is cut costs every receiver a join."""
+
+_ENDING = [(MARKS, END_MARK, [END], 0, 0)]
 
 
 class RegionSender:
@@ -93,7 +95,6 @@ class RegionSender:
         self.slow = SlowMembers.ISOLATE
         self._told = SlowMembers.ISOLATE
         self._settings = settings
-        self._packed: Packed = []
         # Group views that differ from the region's, and what is still to be told of them.
         self._views: dict[GroupId, ViewNumber] = {}
         self._view_marks: deque[ViewMark] = deque()
@@ -147,20 +148,23 @@ class RegionSender:
         """A new view took over."""
         return self.closing_since_ns is not None
 
-    def has_room(self, by: object = None) -> bool:
-        """Tell whether the window has room, besides what others than `by` claim: at most a quarter of it."""
-        if self.next_frame - self.first >= self._settings.cache_frames_max:
-            # However much of it is stable behind a gap: receivers hold no more.
-            return False
-        if self.next_frame - self.confirmed >= UNCONFIRMED_MAX:
-            return False
-        unstable = self.next_frame - self.first - self._ahead
-        if unstable and self.window_bytes >= self._window_bytes_max:
-            return False
-        room = self._settings.window_frames - unstable
+    def room(self, by: object = None) -> tuple[int, int]:
+        """Return how many frames the window takes now, and how many bytes of frames; (0, 0) if it is closed.
+
+        Others than `by` that claim a place in it are left theirs: at most a quarter of the window. The last frame may
+        pass the bytes.
+        """
+        settings, in_window = self._settings, self.next_frame - self.first
+        unstable = in_window - self._ahead
+        frames = settings.window_frames - unstable
         if self.claims:
-            room -= min(len(self.claims) - (by in self.claims), self._settings.window_frames // 4)
-        return room > 0
+            frames -= min(len(self.claims) - (by in self.claims), settings.window_frames // 4)
+        # However much is stable behind a gap, receivers hold no more than their caches take.
+        frames = min(frames, settings.cache_frames_max - in_window, self.confirmed + UNCONFIRMED_MAX - self.next_frame)
+        size = self._window_bytes_max - self.window_bytes
+        if not unstable:
+            size = max(size, 1)
+        return (frames, size) if frames > 0 and size > 0 else (0, 0)
 
     @property
     def must_speak(self) -> bool:
@@ -170,14 +174,48 @@ class RegionSender:
     @property
     def can_seal(self) -> bool:
         """Something waits and the window has room for it."""
-        if not self.has_room():
+        if not self.room()[0]:
             return False
         if self.outboxes or (self.is_awaited and self.must_speak):
             return True
         return self.closing and not self.closed and self.next_frame > 0
 
-    def pack(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> int:
-        """Fill one frame from the groups that wait, in turn; return its number. `sealed` must follow."""
+    def seal(
+        self,
+        builder: FrameBuilder,
+        now_ns: int,
+        header: tuple[int, ...],
+        frames_max: int,
+        bytes_max: int,
+        before: Sequence["RegionSender"] = (),
+    ) -> list[bytes]:
+        """Seal frames of what waits, as far as the window and the rate allow, and keep them until they are stable.
+
+        At least one if `can_seal`; if marks take a frame of their own, only that. The rate has let the first go. The
+        header is what frames have in common, up to their number and time. A new stream is delivered after those of
+        `before`.
+        """
+        frames_room, bytes_room = self.room()
+        frames_max, bytes_max = min(frames_max, frames_room), min(bytes_max, bytes_room)
+        if self.pacer.is_limited:
+            frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
+        header = (*header, self.next_frame, now_ns)
+        packed: list[Packed]
+        if self.must_speak and not self._speak(builder, before):
+            # Messages must not overtake the marks that are left.
+            frames, packed, taken = [builder.seal(*header)], [[]], 0
+        else:
+            tail = _ENDING if self.closing and not self.closed else ()
+            frames, packed, taken = self.outboxes.seal(builder, frames_max, bytes_max, header, tail)
+            if tail and packed[-1] and packed[-1][-1][0] == MARKS:
+                packed[-1].pop()
+                self.closed = True
+        self.pacer.on_sent(len(frames) - 1)
+        self.keep(frames, packed, taken, now_ns)
+        return frames
+
+    def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:
+        """Begin a frame with marks; return whether it has all of them."""
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, BEGIN_MARK, begin_mark(names))
@@ -185,54 +223,17 @@ class RegionSender:
             self._told = self.slow
         while self._view_marks:
             if not builder.append(MARKS, VIEW_MARK, view_mark(self._view_marks[0])):
-                return self.next_frame
+                return False
             self._view_marks.popleft()
-        self._packed, taken = self.outboxes.fill(builder)
+        return True
+
+    def keep(self, frames: Sequence[bytes], packed: Sequence[Packed], taken: int, now_ns: int) -> None:
+        """Keep the next frames until they are stable, with what is in each and their bytes of messages together."""
+        self._frames.extend(frames)
+        self.window_bytes += sum(map(len, frames))
+        self._stops.extend(packed)
+        self.next_frame += len(frames)
         self.waiting_bytes -= taken
-        if self.closing and not self.outboxes and builder.append(MARKS, END_MARK, END):
-            self.closed = True
-        return self.next_frame
-
-    def seal_run(
-        self, builder: FrameBuilder, now_ns: int, header: tuple[int, ...], frames_max: int, bytes_max: int
-    ) -> list[bytes]:
-        """Seal full frames as far as the window has room: as `pack` and `sealed` would, for less work.
-
-        Often none: where others wait, claim a place in the window, or something else is to be told. The rate has let
-        the first of them go. The header is all that frames have in common, up to their number and time.
-        """
-        if self.must_speak or self.closing or self.claims or self.reserved_ns is not None:
-            return []
-        if self.pacer.is_limited:
-            frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
-        in_window = self.next_frame - self.first
-        frames_max = min(
-            frames_max,
-            self._settings.cache_frames_max - in_window,
-            self._settings.window_frames - in_window + self._ahead,
-        )
-        bytes_max = min(bytes_max, self._window_bytes_max - self.window_bytes)
-        if frames_max < 2 or bytes_max <= 0:
-            return []
-        frames, packed, taken = self.outboxes.seal_run(
-            builder, frames_max, bytes_max, (*header, self.next_frame, now_ns)
-        )
-        if frames:
-            self._frames.extend(frames)
-            self.window_bytes += sum(map(len, frames))
-            self._stops.extend(packed)
-            self.next_frame += len(frames)
-            self.waiting_bytes -= taken
-            self.pacer.on_sent(len(frames) - 1)
-            self._beat_soon(now_ns)
-        return frames
-
-    def sealed(self, data: bytes, now_ns: int, packed: Packed | None = None) -> None:
-        """Keep the frame that was just packed until it is stable, or one for several streams with `packed` in it."""
-        self._frames.append(data)
-        self.window_bytes += len(data)
-        self._stops.append(self._packed if packed is None else packed)
-        self.next_frame += 1
         self._beat_soon(now_ns)
 
     def _beat_soon(self, now_ns: int) -> None:

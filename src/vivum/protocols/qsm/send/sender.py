@@ -301,13 +301,8 @@ class Sender:
         waiting = stream.waiting_bytes
         header, where_to = (Kind.DATA, domain, *me, region, view), stream.destinations
         while self._may_leave(now_ns, stream):
-            bytes_max = -(-(room_bytes - size) // len(where_to)) if where_to else 0
-            run = stream.seal_run(self._builder, now_ns, header, frames_max - frames, bytes_max)
-            if not run:
-                sequence = stream.pack(self._builder, before)
-                data = self._builder.seal(*header, sequence, now_ns)
-                stream.sealed(data, now_ns)
-                run = [data]
+            bytes_max = -(-(room_bytes - size) // max(1, len(where_to)))
+            run = stream.seal(self._builder, now_ns, header, frames_max - frames, bytes_max, before)
             datagrams += [Datagram(where, data) for data in run for where in where_to]
             size += sum(map(len, run)) * len(where_to)
             frames += len(run)
