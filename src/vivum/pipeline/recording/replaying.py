@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
+from vivum.core.topic_names import TopicPatterns
 from vivum.guarantees import recorded_guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.recording.recorder import schema_of_type
 from vivum.storage.segment_reader import LogReader
-from vivum.storage.topic_names import TopicPattern
 from vivum.storage.topic_types import TopicTypes
 
 _BYTES_SCHEMA = '"bytes"'
@@ -20,7 +20,7 @@ _BYTES_SCHEMA = '"bytes"'
 async def replay(
     node: NodeHandle,
     log: LogReader,
-    topics: TopicPattern,
+    topics: TopicPatterns,
     *,
     speed: float | None = 1.0,
     wait_for: int = 0,

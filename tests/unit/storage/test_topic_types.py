@@ -1,4 +1,4 @@
-"""Types beside a log, and patterns of topics."""
+"""Types beside a log."""
 
 import enum
 
@@ -8,7 +8,6 @@ import pytest
 from vivum.core.errors import UsageError
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
-from vivum.storage.topic_names import TopicPattern
 from vivum.storage.topic_types import TopicTypes, describe_type, struct_of
 
 
@@ -94,24 +93,3 @@ def test_a_damaged_file_of_types_is_told(tmp_path):
     (tmp_path / "types.json").write_text("{")
     with pytest.raises(StorageError, match="cannot read the types"):
         SegmentLog(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "fits", "not_these"),
-    [
-        ("/swx/NESN", ["/swx/NESN"], ["/swx/NES", "/swx/NESN/x", "/swx"]),
-        ("/swx/*", ["/swx/NESN"], ["/swx", "/swx/a/b", "/swxx/a"]),
-        ("/swx/**", ["/swx/NESN", "/swx/a/b"], ["/swx", "/other/a"]),
-        ("/a, /b/*", ["/a", "/b/c"], ["/b", "/a/c"]),
-        ("/*/x.y", ["/a/x.y"], ["/a/xzy"]),
-    ],
-)
-def test_a_pattern_fits_what_it_should(pattern, fits, not_these):
-    chosen = TopicPattern(pattern)
-    assert chosen.chosen([*fits, *not_these]) == fits
-
-
-@pytest.mark.parametrize("pattern", ["", "swx", "/swx/a*", " , "])
-def test_what_is_no_pattern_is_refused(pattern):
-    with pytest.raises(UsageError):
-        TopicPattern(pattern)
