@@ -10,11 +10,9 @@ from vivum.core.topic_names import TopicPatterns
 from vivum.guarantees import recorded_guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
-from vivum.pipeline.recording.recorder import schema_of_type
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes
-
-_BYTES_SCHEMA = '"bytes"'
+from vivum.wire.schema import BYTES_SCHEMA, write_schema
 
 
 async def replay(
@@ -36,7 +34,7 @@ async def replay(
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
         description = types.types[name]
-        schema = _BYTES_SCHEMA if description is None else schema_of_type(description)
+        schema = BYTES_SCHEMA if description is None else write_schema(description)
         guarantee = recorded_guarantee(types.guarantees.get(name))
         (seats[name],) = await node.take_seats([name], schema, guarantee, lambda _: None)
     try:

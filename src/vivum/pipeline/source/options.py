@@ -22,7 +22,8 @@ from vivum.core.errors import UsageError
 from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
 from vivum.storage.segment_format import COLUMNS
 from vivum.storage.segment_reader import LogReader
-from vivum.storage.topic_types import TopicTypes, TypeDescription
+from vivum.storage.topic_types import TopicTypes
+from vivum.wire.schema import TypeDescription
 
 EARLIEST = "earliest"
 LATEST = "latest"
