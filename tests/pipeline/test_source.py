@@ -1,5 +1,8 @@
 """`format("vivum")`, in batches."""
 
+import enum
+import uuid
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +134,60 @@ def test_nested_types_come_as_nested_columns(spark, tmp_path):
     value = load(spark, tmp_path, typed="true").first().value.asDict(recursive=True)
     legs = [{"venue": "XSWX", "price": 1.5}, {"venue": "XETR", "price": None}]
     assert value == {"legs": legs, "tags": {"a": 1}, "key": b"k"}
+
+
+def test_what_a_message_can_hold_comes_as_columns(spark, tmp_path):
+    class Side(enum.Enum):
+        BUY = "buy"
+
+    class Leg(vivum.Message):
+        venue: str
+        price: float = 0.0
+
+    class Deal(vivum.Message):
+        legs: dict[str, list[Leg]]
+        best: Leg | None
+        at: datetime
+        day: date
+        side: Side
+        pair: tuple[int, str]
+        counts: dict[int, set[int]]
+        key: uuid.UUID
+
+    at = datetime(2026, 11, 16, 14, 30, tzinfo=UTC)
+    deal = Deal({"a": [Leg("XSWX", 1.5)]}, None, at, at.date(), Side.BUY, (1, "b"), {3: {4}}, uuid.UUID(int=5))
+    with SegmentLog(tmp_path) as log:
+        log.declare("/d", Deal)
+        log.append([RecordedRun("/d", 1, 1, 1, 1, 0, 0, [msgspec.msgpack.encode(deal)])])
+    typed = load(spark, tmp_path, typed="true")
+    shown = typed.selectExpr("value.*", "unix_seconds(value.at) as seconds").first().asDict(recursive=True)
+    assert shown.pop("at") is not None
+    assert shown == {
+        "legs": {"a": [{"venue": "XSWX", "price": 1.5}]},
+        "best": None,
+        "day": at.date(),
+        "side": "buy",
+        "pair": {"_1": 1, "_2": "b"},
+        "counts": {3: [4]},
+        "key": str(uuid.UUID(int=5)),
+        "seconds": int(at.timestamp()),
+    }
+
+
+def test_fields_that_have_no_column_type_are_named(spark, tmp_path):
+    class Odd(vivum.Message):
+        name: str
+        either: int | str
+        inside: list[Any]
+
+    with SegmentLog(tmp_path) as log:
+        log.declare("/odd", Odd)
+        log.append([RecordedRun("/odd", 1, 1, 1, 1, 0, 0, [msgspec.msgpack.encode(Odd("a", 1, []))])])
+    with pytest.raises(
+        Exception, match=r"fields of Odd \(either: int \| str, inside: list\[Any\]\); read its payloads raw"
+    ):
+        load(spark, tmp_path, typed="true")
+    assert load(spark, tmp_path).count() == 1
 
 
 def test_several_logs_are_read_as_one(spark, quotes, tmp_path):

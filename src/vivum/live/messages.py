@@ -25,7 +25,7 @@ from vivum.wire.schema import (
     BYTES_SCHEMA,
     TypesDiffer,
     describe_type,
-    joined,
+    join_types,
     read_schema,
     title_of,
     write_schema,
@@ -156,7 +156,7 @@ def check_types(topic: str, own: str, theirs: str) -> None:
     if mine is None or found is None:
         raise TypeMismatch(f"topic {topic} has type {title_of(theirs)}, not {title_of(own)}; enter it with that type")
     try:
-        joined(found, mine)
+        join_types(found, mine)
     except TypesDiffer as why:
         raise TypeMismatch(f"topic {topic} has type {found.name}: {why}") from None
 

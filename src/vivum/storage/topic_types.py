@@ -26,7 +26,7 @@ from vivum.wire.schema import (
     TypeExpression,
     TypesDiffer,
     describe_type,
-    joined,
+    join_types,
     type_from_json,
     type_to_json,
 )
@@ -77,7 +77,7 @@ class TopicTypes:
         old = self.types.get(topic)
         if old is not None:
             try:
-                new = joined(old, new, as_stored=True)
+                new = join_types(old, new, as_stored=True)
             except TypesDiffer as why:
                 raise UsageError(
                     f"type {new.name} does not fit the type of {topic} in the log: {why}; use another log"
@@ -118,7 +118,7 @@ class TopicTypes:
             if mine is None:
                 raise UsageError(f"topic {topic} has no type in the log; read it without the option 'typed'")
             try:
-                found = (topic, mine if found is None else joined(found[1], mine, as_stored=True))
+                found = (topic, mine if found is None else join_types(found[1], mine, as_stored=True))
             except TypesDiffer as why:
                 other = "" if found is None else found[0]
                 raise UsageError(

@@ -9,7 +9,7 @@ are. A type is written as Python writes it: `str | None`, `list[int]`, `dict[str
 `datetime`. A struct is written out, as `Party(name:str,rank?:int)` if its values are arrays and `Party{name:str}` if
 they are maps; `?` says that a field may be left out. So is an enumeration: `Side['buy', 'sell']`.
 
-Two types fit if values of each can be read by the other (`joined`): one of them may have further fields with defaults,
+Two types fit if values of each can be read by the other (`join_types`): one of them may have further fields with defaults,
 at its end where values are arrays, or further members of an enumeration.
 
 What cannot be told, such as a class of the program's own, is an `UnknownType`, never left out. So is what older
@@ -555,7 +555,7 @@ class _Parser:
 # Comparison
 
 
-def joined(known: TypeDescription, new: TypeDescription, *, as_stored: bool = False) -> TypeDescription:
+def join_types(known: TypeDescription, new: TypeDescription, *, as_stored: bool = False) -> TypeDescription:
     """Return the type with all fields of both. Raises `TypesDiffer` if readers of one cannot read values of the other.
 
     `as_stored` compares how values travel, not what programs make of them: a reader of a log takes an enumeration for
@@ -575,7 +575,7 @@ def joined(known: TypeDescription, new: TypeDescription, *, as_stored: bool = Fa
     fields = []
     for number, (one, other) in enumerate(pairs, 1):
         try:
-            both = _joined(one.type, other.type, as_stored) if one.name == other.name else None
+            both = _join(one.type, other.type, as_stored) if one.name == other.name else None
         except TypesDiffer as error:
             raise TypesDiffer(f"in field {one.name}, {error}") from None
         if both is None:
@@ -600,7 +600,7 @@ def _field_text(field: FieldDescription) -> str:
     return f"{field.name}: {type_text(field.type)}"
 
 
-def _joined(one: TypeExpression, other: TypeExpression, as_stored: bool) -> TypeExpression | None:
+def _join(one: TypeExpression, other: TypeExpression, as_stored: bool) -> TypeExpression | None:
     """Return what two types of a field have in common, None if they do not fit."""
     if one == other or (as_stored and carried(one) == carried(other)):
         return other
@@ -610,19 +610,19 @@ def _joined(one: TypeExpression, other: TypeExpression, as_stored: bool) -> Type
         case _, UnknownType(text) if text.rpartition(".")[2] == getattr(one, "name", None):
             return one
         case SequenceType(), SequenceType() if as_stored or one.kind == other.kind:
-            item = _joined(one.item, other.item, as_stored)
+            item = _join(one.item, other.item, as_stored)
             return None if item is None else SequenceType(other.kind, item)
         case OptionalType(), OptionalType():
-            item = _joined(one.item, other.item, as_stored)
+            item = _join(one.item, other.item, as_stored)
             return None if item is None else OptionalType(item)
         case LimitedType(), LimitedType() if one.limits == other.limits:
-            item = _joined(one.item, other.item, as_stored)
+            item = _join(one.item, other.item, as_stored)
             return None if item is None else LimitedType(item, one.limits)
         case MapType(), MapType():
-            key, value = _joined(one.key, other.key, as_stored), _joined(one.value, other.value, as_stored)
+            key, value = _join(one.key, other.key, as_stored), _join(one.value, other.value, as_stored)
             return None if key is None or value is None else MapType(key, value)
         case TupleType(), TupleType() if len(one.items) == len(other.items):
-            items = [_joined(*pair, as_stored) for pair in zip(one.items, other.items, strict=True)]
+            items = [_join(*pair, as_stored) for pair in zip(one.items, other.items, strict=True)]
             known = tuple(each for each in items if each is not None)
             return TupleType(known) if len(known) == len(items) else None
         case EnumType(), EnumType() if (one.name, one.base) == (other.name, other.base):
@@ -630,7 +630,7 @@ def _joined(one: TypeExpression, other: TypeExpression, as_stored: bool) -> Type
                 return other
             return one if set(one.values) >= set(other.values) or not one.values else None
         case TypeDescription(), TypeDescription():
-            return joined(one, other, as_stored=as_stored)
+            return join_types(one, other, as_stored=as_stored)
     return None
 
 

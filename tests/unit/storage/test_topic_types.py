@@ -53,7 +53,7 @@ def test_types_are_kept_beside_the_log_and_may_grow_but_not_change(tmp_path):
     with SegmentLog(tmp_path) as log:
         log.declare("/orders", OrderLater)
         with pytest.raises(
-            UsageError, match=r"OrderOther does not fit .* field 1 is symbol: str; in OrderOther it is symbol: int"
+            UsageError, match=r"OrderOther does not fit .* symbol: str; in OrderOther it is symbol: int"
         ):
             log.declare("/orders", OrderOther)
     assert TopicTypes.read(tmp_path).types["/orders"].name == "OrderLater"

@@ -21,7 +21,7 @@ from vivum.wire.schema import (
     TypesDiffer,
     UnknownType,
     describe_type,
-    joined,
+    join_types,
     parse_type,
     read_schema,
     struct_of,
@@ -200,7 +200,7 @@ def test_what_older_versions_told_by_its_name_fits_what_has_that_name():
         side: Side
         parties: list[Party]
 
-    assert joined(old, describe_type(Order)) == joined(describe_type(Order), old) == describe_type(Order)
+    assert join_types(old, describe_type(Order)) == join_types(describe_type(Order), old) == describe_type(Order)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def of(kind: str) -> TypeDescription:
 )
 def test_types_grow_inside_too(one: str, other: str, both: str):
     for first, second in ((one, other), (other, one)):
-        found = joined(of(first), of(second)).fields[0].type
+        found = join_types(of(first), of(second)).fields[0].type
         assert type_text(found).replace("Q(", "P(") == both
 
 
@@ -259,7 +259,7 @@ def test_types_grow_inside_too(one: str, other: str, both: str):
 def test_types_whose_values_the_other_could_not_read_differ(one: str, other: str):
     for first, second in ((one, other), (other, one)):
         with pytest.raises(TypesDiffer):
-            joined(of(first), of(second))
+            join_types(of(first), of(second))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_types_whose_values_the_other_could_not_read_differ(one: str, other: str
     ],
 )
 def test_a_log_compares_how_values_travel(one: str, other: str):
-    assert joined(of(one), of(other), as_stored=True) == of(other)
+    assert join_types(of(one), of(other), as_stored=True) == of(other)
 
 
 def test_fields_of_arrays_have_their_places():
@@ -282,7 +282,7 @@ def test_fields_of_arrays_have_their_places():
         name: str = ""
 
     with pytest.raises(TypesDiffer, match="field 1 is name: str; in Turned it is rank: int"):
-        joined(describe_type(Party), describe_type(Turned))
+        join_types(describe_type(Party), describe_type(Turned))
 
 
 def everything() -> Everything:
