@@ -15,7 +15,7 @@ from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
 from vivum.pipeline.source.options import read_options
 from vivum.pipeline.source.source import VivumReader, VivumSource
-from vivum.protocols.keyed.keys import with_keys, without_keys
+from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
@@ -67,7 +67,8 @@ def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):
     plain, value = [b"\0x", b"\1"], msgspec.msgpack.encode(Quote("ROG", 1.0, 2.0))
     with SegmentLog(tmp_path) as log:
         log.declare_all([TopicDeclaration("/keyed", Quote, vivum.KEYED.name, is_headed=True)])
-        headed = [*with_keys(bytes(16), 0, 0, [value, b"", value]), *without_keys([value])]
+        heads = [*heads_of(bytes(16), 0, 0, 3), PLAIN_HEAD]
+        headed = [head + payload for head, payload in zip(heads, [value, b"", value, value], strict=True)]
         log.append([RecordedRun("/plain", 1, 1, 0, 1, 0, 0, plain), RecordedRun("/keyed", 1, 1, 0, 1, 0, 0, headed)])
     rows = load(spark, tmp_path).orderBy("offset").collect()
     assert [bytes(row.payload) for row in rows] == [*plain, value, b"", value, value]

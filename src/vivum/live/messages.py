@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -137,6 +138,7 @@ def _refusal(kind: type[Any], told: str) -> str:
     return f"field {name} of {kind.__name__}: {told[: place.start()]}; receivers could not read it"
 
 
+@lru_cache(maxsize=256)
 def schema_of(kind: type[Message]) -> str:
     """Write the description of a type for the directory."""
     text = write_schema(describe_type(kind))

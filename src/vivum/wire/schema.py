@@ -9,8 +9,9 @@ are. A type is written as Python writes it: `str | None`, `list[int]`, `dict[str
 `datetime`. A struct is written out, as `Party(name:str,rank?:int)` if its values are arrays and `Party{name:str}` if
 they are maps; `?` says that a field may be left out. So is an enumeration: `Side['buy', 'sell']`.
 
-Two types fit if values of each can be read by the other (`join_types`): one of them may have further fields with defaults,
-at its end where values are arrays, or further members of an enumeration.
+Two types fit if values of each can be read by the other (`join_types`): one of them may have further fields with
+defaults, at its end where values are arrays. It may also have further members of an enumeration; readers of the other
+pass over messages with these.
 
 What cannot be told, such as a class of the program's own, is an `UnknownType`, never left out. So is what older
 versions wrote by its name alone.

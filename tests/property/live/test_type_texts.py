@@ -22,8 +22,9 @@ from vivum.wire.schema import (
     write_schema,
 )
 
+NAMES = ["b_2", "it's-odd", "Ärger"]
+
 words = st.sampled_from(["a", "b_2", "Ärger", "field"])
-names = st.one_of(words, st.text(min_size=1, max_size=5))
 plain = st.sampled_from(["str", "int", "float", "bool", "bytes", "datetime", "UUID", "Any"]).map(PlainType)
 enums = st.one_of(
     st.builds(EnumType, st.just("Side"), st.just("str"), st.lists(st.text(), max_size=3).map(tuple)),
@@ -37,8 +38,9 @@ limited = st.builds(
 
 
 def nested(inner: st.SearchStrategy[TypeExpression]) -> st.SearchStrategy[TypeExpression]:
-    bare = inner.filter(lambda each: not isinstance(each, OptionalType))
-    fields = st.lists(st.builds(FieldDescription, names, inner, st.booleans()), max_size=3, unique_by=lambda f: f.name)
+    fields = st.lists(st.tuples(inner, st.booleans()), max_size=3).map(
+        lambda found: [FieldDescription(name, *each) for name, each in zip(NAMES, found, strict=False)]
+    )
     structs = st.one_of(
         st.builds(TypeDescription, words, fields.map(tuple), st.booleans()),
         st.builds(
@@ -46,14 +48,14 @@ def nested(inner: st.SearchStrategy[TypeExpression]) -> st.SearchStrategy[TypeEx
             words,
             fields,
             st.one_of(st.text(), st.integers()),
-            names,
+            st.text(min_size=1, max_size=5),
         ),
     )
     return st.one_of(
         st.builds(SequenceType, st.sampled_from(["list", "set", "frozenset", "tuple"]), inner),
         st.builds(TupleType, st.lists(inner, max_size=3).map(tuple)),
         st.builds(MapType, plain, inner),
-        st.builds(OptionalType, bare),
+        inner.map(lambda each: each if isinstance(each, OptionalType) else OptionalType(each)),
         structs,
     )
 
