@@ -229,7 +229,7 @@ def test_wrong_options_fail_in_load(spark, tmp_path):
     [
         ({}, "no log is named; give its directory to load()"),
         ({"topic": "/a"}, "option 'topic' is unknown; options are path, topics"),
-        ({"topics": "swx"}, "'swx' is not a topic; names begin with '/'"),
+        ({"topics": "swx"}, "'swx' is not a pattern of topics; it begins with /"),
         ({"topics": "/swx/NOVN"}, "topic /swx/NOVN is not in the log; topics there are /raw, /swx/NESN"),
         ({"typed": "true"}, "topic /raw has no type in the log"),
         ({"typed": "yes"}, "typed='yes' must be true or false"),
@@ -256,5 +256,5 @@ def test_topics_of_different_types_are_told(quotes):
 
     with SegmentLog(quotes) as log:
         log.declare("/swx/OTHER", Other)
-    with pytest.raises(VivumError, match="differ in type: field 'symbol' was"):
+    with pytest.raises(VivumError, match="differ in type: field 1 is symbol: str; in Other it is"):
         read_options({"path": str(quotes), "topics": "/swx/*", "typed": "true"})
