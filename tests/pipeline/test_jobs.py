@@ -262,6 +262,19 @@ def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_pat
     assert any(row["sum(ring_ms)"] is not None and row["sum(ring_ms)"] > 0 for row in told)
 
 
+def test_silver_lists_fields_that_spark_has_no_column_for(spark, tmp_path):
+    class Odd(vivum.Message):
+        name: str
+        either: int | str
+
+    with SegmentLog(tmp_path / "log") as log:
+        log.declare("/odd", Odd)
+        log.append([RecordedRun("/odd", 1, 1, 1, 1, NINE, NINE, [msgspec.msgpack.encode(Odd("a", 1))])])
+    tables = Tables(str(tmp_path / "tables"))
+    assert bronze(spark, str(tmp_path / "log"), tables) == {"rows": 1}
+    assert silver(spark, tables) == {"Odd": {"without_column": ["either"]}}
+
+
 def test_what_is_missing_is_told_in_one_sentence(spark, tmp_path):
     tables = Tables(str(tmp_path / "tables"))
     with pytest.raises(UsageError, match="has no bronze table; run `vivum pipeline run bronze` first"):

@@ -1,5 +1,8 @@
 """`format("vivum")`, in batches."""
 
+import enum
+import uuid
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from recorded.quotes import Quote
 from vivum.core.errors import UsageError, VivumError
 from vivum.pipeline.source.options import read_options
 from vivum.pipeline.source.source import VivumReader, VivumSource
-from vivum.protocols.keyed.keys import with_keys, without_keys
+from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
@@ -64,7 +67,8 @@ def test_heads_of_keyed_topics_are_not_seen(spark, tmp_path):
     plain, value = [b"\0x", b"\1"], msgspec.msgpack.encode(Quote("ROG", 1.0, 2.0))
     with SegmentLog(tmp_path) as log:
         log.declare_all([TopicDeclaration("/keyed", Quote, vivum.KEYED.name, is_headed=True)])
-        headed = [*with_keys(bytes(16), 0, 0, [value, b"", value]), *without_keys([value])]
+        heads = [*heads_of(bytes(16), 0, 0, 3), PLAIN_HEAD]
+        headed = [head + payload for head, payload in zip(heads, [value, b"", value, value], strict=True)]
         log.append([RecordedRun("/plain", 1, 1, 0, 1, 0, 0, plain), RecordedRun("/keyed", 1, 1, 0, 1, 0, 0, headed)])
     rows = load(spark, tmp_path).orderBy("offset").collect()
     assert [bytes(row.payload) for row in rows] == [*plain, value, b"", value, value]
@@ -133,6 +137,60 @@ def test_nested_types_come_as_nested_columns(spark, tmp_path):
     assert value == {"legs": legs, "tags": {"a": 1}, "key": b"k"}
 
 
+def test_what_a_message_can_hold_comes_as_columns(spark, tmp_path):
+    class Side(enum.Enum):
+        BUY = "buy"
+
+    class Leg(vivum.Message):
+        venue: str
+        price: float = 0.0
+
+    class Deal(vivum.Message):
+        legs: dict[str, list[Leg]]
+        best: Leg | None
+        at: datetime
+        day: date
+        side: Side
+        pair: tuple[int, str]
+        counts: dict[int, set[int]]
+        key: uuid.UUID
+
+    at = datetime(2026, 11, 16, 14, 30, tzinfo=UTC)
+    deal = Deal({"a": [Leg("XSWX", 1.5)]}, None, at, at.date(), Side.BUY, (1, "b"), {3: {4}}, uuid.UUID(int=5))
+    with SegmentLog(tmp_path) as log:
+        log.declare("/d", Deal)
+        log.append([RecordedRun("/d", 1, 1, 1, 1, 0, 0, [msgspec.msgpack.encode(deal)])])
+    typed = load(spark, tmp_path, typed="true")
+    shown = typed.selectExpr("value.*", "unix_seconds(value.at) as seconds").first().asDict(recursive=True)
+    assert shown.pop("at") is not None
+    assert shown == {
+        "legs": {"a": [{"venue": "XSWX", "price": 1.5}]},
+        "best": None,
+        "day": at.date(),
+        "side": "buy",
+        "pair": {"_1": 1, "_2": "b"},
+        "counts": {3: [4]},
+        "key": str(uuid.UUID(int=5)),
+        "seconds": int(at.timestamp()),
+    }
+
+
+def test_fields_that_have_no_column_type_are_named(spark, tmp_path):
+    class Odd(vivum.Message):
+        name: str
+        either: int | str
+        inside: list[Any]
+
+    with SegmentLog(tmp_path) as log:
+        log.declare("/odd", Odd)
+        log.append([RecordedRun("/odd", 1, 1, 1, 1, 0, 0, [msgspec.msgpack.encode(Odd("a", 1, []))])])
+    with pytest.raises(
+        Exception, match=r"fields of Odd \(either: int \| str, inside: list\[Any\]\); read its payloads raw"
+    ):
+        load(spark, tmp_path, typed="true")
+    assert load(spark, tmp_path).count() == 1
+
+
 def test_several_logs_are_read_as_one(spark, quotes, tmp_path):
     with SegmentLog(tmp_path / "second") as log:
         log.append([RecordedRun("/raw", 1, 1, 1, 1, 0, 0, [b"more"])])
@@ -171,7 +229,7 @@ def test_wrong_options_fail_in_load(spark, tmp_path):
     [
         ({}, "no log is named; give its directory to load()"),
         ({"topic": "/a"}, "option 'topic' is unknown; options are path, topics"),
-        ({"topics": "swx"}, "'swx' is not a topic; names begin with '/'"),
+        ({"topics": "swx"}, "'swx' is not a pattern of topics; it begins with /"),
         ({"topics": "/swx/NOVN"}, "topic /swx/NOVN is not in the log; topics there are /raw, /swx/NESN"),
         ({"typed": "true"}, "topic /raw has no type in the log"),
         ({"typed": "yes"}, "typed='yes' must be true or false"),
@@ -198,5 +256,5 @@ def test_topics_of_different_types_are_told(quotes):
 
     with SegmentLog(quotes) as log:
         log.declare("/swx/OTHER", Other)
-    with pytest.raises(VivumError, match="differ in type: field 'symbol' was"):
+    with pytest.raises(VivumError, match="differ in type: field 1 is symbol: str; in Other it is"):
         read_options({"path": str(quotes), "topics": "/swx/*", "typed": "true"})

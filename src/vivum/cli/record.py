@@ -24,9 +24,9 @@ from vivum.cli.joining import (
     run_live,
 )
 from vivum.core.time import parse_duration_ns
+from vivum.core.topic_names import check_pattern
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.recorder import Recorder
-from vivum.protocols.directory.names import check_pattern
 from vivum.storage.segment_log import SegmentLog
 
 SWITCH_S = 0.0002

@@ -20,11 +20,11 @@ from vivum.cli.joining import (
     run_live,
 )
 from vivum.core.errors import UsageError
+from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.replaying import replay
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
-from vivum.storage.topic_names import EVERY_TOPIC, TopicPattern
 
 app = command_group("Publish a recorded log again.")
 
@@ -42,7 +42,7 @@ def replay_log(
     as_json: JsonOption = False,
 ) -> None:
     """Send all messages of a log again, in its order, and wait until every member has them."""
-    reader, chosen = LogReader(log), TopicPattern(topics)
+    reader, chosen = LogReader(log), TopicPatterns(topics)
     if not reader.summaries():
         raise StorageError(f"the log {log} has no messages; give a directory that `vivum record` wrote")
     connecting = joined(domain, interface, seeds, unicast)
@@ -63,7 +63,7 @@ def _tell(status: Status, rows: int, sent: int) -> None:
 async def _replay(
     connecting: Connecting,
     log: LogReader,
-    topics: TopicPattern,
+    topics: TopicPatterns,
     speed: float | None,
     wait: int,
     progress: Callable[[int], None],

@@ -23,13 +23,13 @@ from vivum.cli.joining import (
 )
 from vivum.cli.output_pipe import OutputPipe
 from vivum.core.errors import UsageError
+from vivum.core.topic_names import is_pattern
 from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.connecting import Connecting
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
 from vivum.live.replay.catching_up import ReplayStart
-from vivum.protocols.directory.names import is_pattern
 
 END_S = 1.0
 """How long Ctrl-C waits for who reads the output."""

@@ -9,7 +9,6 @@ from vivum.core.errors import LimitError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import Event
 from vivum.live.failures import ClosedError
-from vivum.live.messages import title_of
 from vivum.protocols.directory.client import (
     BrowseTopics,
     CallRoll,
@@ -22,6 +21,7 @@ from vivum.protocols.directory.client import (
 from vivum.protocols.survey.machine import AskLoad, AskSending, LoadTold, SendingTold
 from vivum.runtime.member_host import MemberHost
 from vivum.wire.directory import LoadReport, SendingReport, TopicEntry, TopicRecord
+from vivum.wire.schema import title_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.core.text import check_text
+from vivum.core.topic_names import check_name, check_pattern, is_pattern
 from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
@@ -39,7 +40,6 @@ from vivum.protocols.commands import (
     SlowMembers,
 )
 from vivum.protocols.directory.client import AskAnew
-from vivum.protocols.directory.names import check_name, check_pattern, is_pattern
 from vivum.protocols.discovery.finder import ServiceFound
 from vivum.runtime.member_host import HostOptions, MemberHost
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord

@@ -1,21 +1,20 @@
-"""Types of topics: how values become bytes, how a type is described, and when two types fit.
+"""Values of topics: how they become bytes, and whether a type fits that of a topic.
 
-A type is `bytes`, or a subclass of `Message`. Its description is a JSON text that travels to the directory; the first
-who enters a topic fixes it. A later type fits if it is the same, or if one of the two only has further fields with
-defaults at its end: values are arrays, so old readers leave them out and new readers fill them in.
+A type is `bytes`, or a subclass of `Message`. Its description (`vivum.wire.schema`) travels to the directory; the first
+node that enters a topic fixes it, and a later one must fit: be the same, or differ in further fields with defaults.
 
 Structs do not check their fields when they are made, so values are checked when they are encoded: receivers pass over
 what they cannot decode, and the sender would never know. Where all fields are plain, a function made for the type
 looks at the class of each (40 ns for three fields); other types are decoded once for the check.
 """
 
-import json
 import keyword
 import re
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -23,6 +22,15 @@ import msgspec
 from vivum.core.errors import LimitError, UsageError
 from vivum.live.failures import TypeMismatch
 from vivum.wire.directory import SCHEMA_CHARACTERS_MAX
+from vivum.wire.schema import (
+    BYTES_SCHEMA,
+    TypesDiffer,
+    describe_type,
+    join_types,
+    read_schema,
+    title_of,
+    write_schema,
+)
 
 T = TypeVar("T")
 
@@ -56,13 +64,10 @@ class Codec(Generic[T]):
     is_raw: bool
 
 
-_BYTES_SCHEMA = '"bytes"'
-
-
 def codec_of(kind: type[T]) -> Codec[T]:
     """Make the codec of a type, or raise a `UsageError` if values of it cannot travel."""
     if kind is bytes:
-        return Codec(_BYTES_SCHEMA, _checked, _kept, True)
+        return Codec(BYTES_SCHEMA, _checked, _kept, True)
     if not (isinstance(kind, type) and issubclass(kind, Message)):
         raise UsageError(f"{kind!r} is not a type of topics; expected bytes or a subclass of vivum.Message")
     schema, decode = schema_of(kind), msgspec.msgpack.Decoder(kind).decode
@@ -133,13 +138,10 @@ def _refusal(kind: type[Any], told: str) -> str:
     return f"field {name} of {kind.__name__}: {told[: place.start()]}; receivers could not read it"
 
 
+@lru_cache(maxsize=256)
 def schema_of(kind: type[Message]) -> str:
-    """Write the description of a type: its name and its fields, each with type and whether it may be left out."""
-    try:
-        fields = [[each.name, _type_text(each.type), not each.required] for each in msgspec.structs.fields(kind)]
-    except TypeError as error:
-        raise UsageError(f"{kind.__name__} cannot be a type of topics: {error}") from error
-    text = json.dumps([kind.__name__, fields], separators=(",", ":"), ensure_ascii=False)
+    """Write the description of a type for the directory."""
+    text = write_schema(describe_type(kind))
     if len(text) > SCHEMA_CHARACTERS_MAX:
         raise LimitError(
             f"the description of {kind.__name__} has {len(text)} characters, over {SCHEMA_CHARACTERS_MAX}; "
@@ -148,51 +150,17 @@ def schema_of(kind: type[Message]) -> str:
     return text
 
 
-def _type_text(kind: Any) -> str:
-    """Write a field's type so that equal texts mean equal types: nested structs are written out."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        inside = ",".join(f"{each.name}:{_type_text(each.type)}" for each in msgspec.structs.fields(kind))
-        return f"{kind.__name__}({inside})"
-    if isinstance(kind, type) and not hasattr(kind, "__args__"):
-        return kind.__name__
-    return str(kind).replace("typing.", "")
-
-
-def title_of(schema: str) -> str:
-    """Tell the short name of a described type, for people."""
-    try:
-        told = json.loads(schema)
-        return told if isinstance(told, str) else str(told[0])
-    except (ValueError, LookupError, TypeError):
-        return "unknown"
-
-
 def check_types(topic: str, own: str, theirs: str) -> None:
     """Raise `TypeMismatch` unless a type fits the one that a topic has."""
     if own == theirs:
         return
-    try:
-        mine, found = json.loads(own), json.loads(theirs)
-    except ValueError:
-        mine, found = own, None
-    if not isinstance(mine, list) or not isinstance(found, list):
+    mine, found = read_schema(own), read_schema(theirs)
+    if mine is None or found is None:
         raise TypeMismatch(f"topic {topic} has type {title_of(theirs)}, not {title_of(own)}; enter it with that type")
-    (my_name, my_fields), (found_name, found_fields) = mine, found
-    shared = min(len(my_fields), len(found_fields))
-    for number in range(shared):
-        if my_fields[number][:2] != found_fields[number][:2]:
-            raise TypeMismatch(
-                f"topic {topic} has type {found_name} whose field {number + 1} is "
-                f"{_field_text(found_fields[number])}; in {my_name} it is {_field_text(my_fields[number])}"
-            )
-    longer = my_fields if len(my_fields) > shared else found_fields
-    for name, kind, optional in longer[shared:]:
-        if not optional:
-            where = my_name if longer is my_fields else f"the topic's {found_name}"
-            raise TypeMismatch(
-                f"topic {topic} has type {found_name}; field {name}: {kind} is only in {where} "
-                "and has no default, so values of the other cannot be read"
-            )
+    try:
+        join_types(found, mine)
+    except TypesDiffer as why:
+        raise TypeMismatch(f"topic {topic} has type {found.name}: {why}") from None
 
 
 def check_fit(topic: str, own: str, guarantee: str, theirs: str, their_guarantee: str) -> None:
@@ -202,7 +170,3 @@ def check_fit(topic: str, own: str, guarantee: str, theirs: str, their_guarantee
             f"topic {topic} has the guarantee {their_guarantee!r}, not {guarantee!r}; enter it with that one"
         )
     check_types(topic, own, theirs)
-
-
-def _field_text(field: list[Any]) -> str:
-    return f"{field[0]}: {field[1]}"

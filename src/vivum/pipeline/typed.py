@@ -15,7 +15,21 @@ from pyspark.sql import types
 
 from vivum.core.errors import UsageError
 from vivum.live.messages import Message
-from vivum.storage.topic_types import TypeDescription, describe_type, struct_of
+from vivum.wire.schema import (
+    MapType,
+    OptionalType,
+    PlainType,
+    SequenceType,
+    TypeDescription,
+    TypeExpression,
+    attributes_of,
+    carried,
+    describe_type,
+    struct_of,
+    type_text,
+)
+
+Shape = Callable[[Any], Any]
 
 _PLAIN = {
     "str": types.StringType(),
@@ -23,27 +37,55 @@ _PLAIN = {
     "float": types.DoubleType(),
     "bool": types.BooleanType(),
     "bytes": types.BinaryType(),
+    "datetime": types.TimestampType(),
+    "date": types.DateType(),
 }
 
 
+class _NoColumnError(Exception):
+    """Spark has no type for this."""
+
+
 def spark_struct(description: TypeDescription) -> types.StructType:
-    """Return the Spark type of a topic's values. Every field may be null: a type may have gained fields later."""
-    return types.StructType(
-        [types.StructField(each.name, _spark_type(each.type), nullable=True) for each in description.fields]
-    )
+    """Return the Spark type of a topic's values. Every field may be null: a type may have gained fields later.
+
+    Raises `UsageError` that names the fields that Spark has no type for.
+    """
+    without = fields_without_column(description)
+    if without:
+        told = ", ".join(f"{each.name}: {type_text(each.type)}" for each in description.fields if each.name in without)
+        raise UsageError(f"Spark has no column type for fields of {description.name} ({told}); read its payloads raw")
+    return _spark_struct(description)
 
 
-def _spark_type(described: Any) -> types.DataType:
-    if isinstance(described, str):
-        return _PLAIN[described]
-    ((kind, inner),) = described.items()
-    if kind == "optional":
-        return _spark_type(inner)
-    if kind == "list":
-        return types.ArrayType(_spark_type(inner))
-    if kind == "map":
-        return types.MapType(types.StringType(), _spark_type(inner))
-    return spark_struct(msgspec.convert(inner, TypeDescription))
+def fields_without_column(description: TypeDescription) -> list[str]:
+    """Return the fields that no Spark type can hold: unions, values of any type, types in themselves."""
+    found = []
+    for each in description.fields:
+        try:
+            _spark_type(each.type)
+        except _NoColumnError:
+            found.append(each.name)
+    return found
+
+
+def _spark_struct(description: TypeDescription) -> types.StructType:
+    return types.StructType([types.StructField(each.name, _spark_type(each.type), True) for each in description.fields])
+
+
+def _spark_type(kind: TypeExpression) -> types.DataType:
+    match carried(kind):
+        case PlainType(name) if name in _PLAIN:
+            return _PLAIN[name]
+        case OptionalType(item):
+            return _spark_type(item)
+        case SequenceType(_, item):
+            return types.ArrayType(_spark_type(item))
+        case MapType(key, value):
+            return types.MapType(_spark_type(key), _spark_type(value))
+        case TypeDescription() as struct if struct.fields:
+            return _spark_struct(struct)
+    raise _NoColumnError
 
 
 class PayloadDecoder:
@@ -54,7 +96,10 @@ class PayloadDecoder:
         struct = struct_of(description)
         decoders: dict[str, Any] = {"msgpack": msgspec.msgpack.Decoder, "json": msgspec.json.Decoder}
         self._decode = decoders[description.codec](struct).decode
-        self._fields = [(attrgetter(each.name), isinstance(each.type, dict)) for each in description.fields]
+        self._fields = [
+            (attrgetter(attribute), _to_arrow(each.type))
+            for attribute, each in zip(attributes_of(description), description.fields, strict=True)
+        ]
 
     def columns(self, payloads: Any) -> tuple[Any, Any]:
         """Return `value` and `refused` for a column of payloads."""
@@ -68,13 +113,13 @@ class PayloadDecoder:
         if reasons is not None:
             mask = pyarrow.array([each is None for each in values])
         arrays = []
-        for (get, nested), field in zip(self._fields, self._value_type, strict=True):
+        for (get, shape), field in zip(self._fields, self._value_type, strict=True):
             if reasons is None:
                 column = list(map(get, values))
             else:
                 column = [None if each is None else get(each) for each in values]
-            if nested:
-                column = msgspec.to_builtins(column, builtin_types=(bytes,))
+            if shape is not None:
+                column = list(map(shape, column))
             arrays.append(pyarrow.array(column, field.type, size=len(column)))
         value = pyarrow.StructArray.from_arrays(arrays, fields=list(self._value_type), mask=mask)
         return value, pyarrow.array(reasons or [None] * len(raw), pyarrow.string(), size=len(raw))
@@ -93,6 +138,25 @@ class PayloadDecoder:
         return values, reasons
 
 
+def _to_arrow(kind: TypeExpression) -> Shape | None:
+    """Return what brings a decoded value into the shape that Arrow wants; None if it has that shape."""
+    match carried(kind):
+        case OptionalType(item):
+            return _to_arrow(item)
+        case TypeDescription() as struct:
+            inside = [
+                (each.name, attrgetter(attribute), _to_arrow(each.type) or _same)
+                for attribute, each in zip(attributes_of(struct), struct.fields, strict=True)
+            ]
+            return _or_none(lambda value: {name: shape(get(value)) for name, get, shape in inside})
+        case MapType(_, item):
+            shape_value = _to_arrow(item) or _same
+            return _or_none(lambda value: [(key, shape_value(each)) for key, each in value.items()])
+        case SequenceType(_, item) if (shape_item := _to_arrow(item)) is not None:
+            return _or_none(lambda value: list(map(shape_item, value)))
+    return None
+
+
 def check_columns(message_type: type[Message], columns: types.StructType) -> None:
     """Raise `UsageError` unless rows with these columns can become values of the type."""
     name = message_type.__name__
@@ -101,7 +165,11 @@ def check_columns(message_type: type[Message], columns: types.StructType) -> Non
         if column.name not in described:
             fields = ", ".join(described)
             raise UsageError(f"column {column.name!r} is no field of {name}; fields are {fields}: select only those")
-        wanted = _spark_type(described[column.name].type)
+        try:
+            wanted = _spark_type(described[column.name].type)
+        except _NoColumnError:
+            kind = type_text(described[column.name].type)
+            raise UsageError(f"field {column.name!r} of {name} is {kind}, for which Spark has no column type") from None
         if not _fits(column.dataType, wanted):
             raise UsageError(
                 f"column {column.name!r} is {column.dataType.simpleString()}, and the field of {name} is "
@@ -120,7 +188,7 @@ def _fits(given: types.DataType, wanted: types.DataType) -> bool:
     if isinstance(wanted, types.ArrayType):
         return isinstance(given, types.ArrayType) and _fits(given.elementType, wanted.elementType)
     if isinstance(wanted, types.MapType):
-        if not isinstance(given, types.MapType) or not isinstance(given.keyType, types.StringType):
+        if not isinstance(given, types.MapType) or not _fits(given.keyType, wanted.keyType):
             return False
         return _fits(given.valueType, wanted.valueType)
     if isinstance(wanted, types.StructType):
@@ -139,7 +207,7 @@ class PayloadEncoder:
         self._encode = msgspec.msgpack.Encoder().encode
         described = {each.name: each.type for each in describe_type(message_type).fields}
         self._fields = [
-            (each, _shaper(described[each.encode_name]) if each.encode_name in columns else None, each.encode_name)
+            (each, _from_arrow(described[each.encode_name]) if each.encode_name in columns else None, each.encode_name)
             for each in msgspec.structs.fields(message_type)
         ]
         self._columns = set(columns)
@@ -166,36 +234,25 @@ class PayloadEncoder:
             raise UsageError(f"a row is no {self._name}: {error}; filter such rows out before the sink") from error
 
 
-def _shaper(described: Any) -> Callable[[Any], Any] | None:
+def _from_arrow(kind: TypeExpression) -> Shape | None:
     """Return what brings a value of Arrow into the shape that msgspec wants; None if it has that shape."""
-    if isinstance(described, str):
-        return None
-    ((kind, inner),) = described.items()
-    if kind == "struct":
-        description = msgspec.convert(inner, TypeDescription)
-        inside = [(each.name, _shaper(each.type) or _same) for each in description.fields]
-        make: Any = tuple if description.array_like else dict
+    match carried(kind):
+        case OptionalType(item):
+            return _from_arrow(item)
+        case TypeDescription(fields=fields, array_like=array_like):
+            inside = [(each.name, _from_arrow(each.type) or _same) for each in fields]
+            if array_like:
+                return _or_none(lambda value: tuple(shape(value[name]) for name, shape in inside))
+            return _or_none(lambda value: {name: shape(value[name]) for name, shape in inside})
+        case MapType(_, item):
+            shape_value = _from_arrow(item) or _same
+            return _or_none(lambda value: {key: shape_value(each) for key, each in value})
+        case SequenceType(_, item) if (shape_item := _from_arrow(item)) is not None:
+            return _or_none(lambda value: list(map(shape_item, value)))
+    return None
 
-        def shape(value: Any) -> Any:
-            pairs = [(name, shaped(value[name])) for name, shaped in inside]
-            return make(pairs) if make is dict else make(each for _, each in pairs)
 
-    elif kind == "map":
-        shaped = _shaper(inner) or _same
-
-        def shape(value: Any) -> Any:
-            return {key: shaped(each) for key, each in value}
-
-    else:
-        shaped_inner = _shaper(inner)
-        if shaped_inner is None:
-            return None
-        if kind == "optional":
-            return shaped_inner
-
-        def shape(value: Any) -> Any:
-            return [shaped_inner(each) for each in value]
-
+def _or_none(shape: Shape) -> Shape:
     return lambda value: None if value is None else shape(value)
 
 

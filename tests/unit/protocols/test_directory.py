@@ -1,9 +1,6 @@
 """The directory of topics and its client, without sockets."""
 
-import pytest
-
 from effects import datagrams, events, take
-from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
@@ -20,7 +17,6 @@ from vivum.protocols.directory.client import (
     TopicsListed,
 )
 from vivum.protocols.directory.machine import DirectoryMachine
-from vivum.protocols.directory.names import check_name, check_pattern, matches
 from vivum.protocols.directory.settings import DirectorySettings
 from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import split
@@ -208,32 +204,3 @@ def test_at_the_limit_topics_without_members_make_room_and_others_do_not():
     talk.service.subscribe(talk.life, 2, RangeSet([(group, group + 1)]), RangeSet())
     (event,) = talk.do(EnterTopics(5, entries("/d")))
     assert "topics_max=2" in event.refused
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "expected"),
-    [
-        ("/swx/*", "/swx/NESN", True),
-        ("/swx/*", "/swx/a/b", False),
-        ("/swx/**", "/swx/a/b", True),
-        ("/swx/**", "/swx", False),
-        ("/**", "/a", True),
-        ("/*/b", "/a/b", True),
-        ("/*/b", "/a/c", False),
-        ("/a.b", "/axb", False),
-    ],
-)
-def test_patterns(pattern: str, name: str, expected: bool):
-    assert matches(check_pattern(pattern), check_name(name)) is expected
-
-
-@pytest.mark.parametrize("name", ["", "a", "/", "/a/", "//a", "/a*", "/\n", "/" + "ä" * 128])
-def test_bad_names_are_refused(name: str):
-    with pytest.raises(UsageError):
-        check_name(name)
-
-
-@pytest.mark.parametrize("pattern", ["/a*", "/**/a", "/***", "*"])
-def test_bad_patterns_are_refused(pattern: str):
-    with pytest.raises(UsageError):
-        check_pattern(pattern)

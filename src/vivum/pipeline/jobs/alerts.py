@@ -24,7 +24,7 @@ from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, SurveillanceAlert
 from vivum.pipeline.typed import spark_struct
-from vivum.storage.topic_types import describe_type
+from vivum.wire.schema import describe_type
 
 ALERT_KEY = ["pattern", "symbol", "who", "first_ns"]
 """What makes an alert the same alert."""

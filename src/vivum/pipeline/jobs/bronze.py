@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from vivum.core.topic_names import EVERY_TOPIC
 from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.source.options import read_options
-from vivum.storage.topic_names import EVERY_TOPIC
 from vivum.storage.topic_types import TYPES_FILE
 
 ROWS_PER_STEP = 5_000_000

@@ -27,8 +27,9 @@ from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import MESSAGE_KEY, RAW, Tables
 from vivum.pipeline.jobs.watermarks import WATERMARK_DELAY, batch_watermark_ms, delay_ms, reached_watermark_ms
-from vivum.pipeline.typed import PayloadDecoder, spark_struct
-from vivum.storage.topic_types import TopicTypes, TypeDescription
+from vivum.pipeline.typed import PayloadDecoder, fields_without_column, spark_struct
+from vivum.storage.topic_types import TopicTypes
+from vivum.wire.schema import TypeDescription
 
 _ENVELOPE = [field for field in RAW if field.name != "payload"]
 
@@ -36,7 +37,8 @@ _ENVELOPE = [field for field in RAW if field.name != "payload"]
 def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK_DELAY) -> dict[str, dict[str, Any]]:
     """Take what is new in bronze. `watermark` is the delay after which a row counts as late, as in '60s'.
 
-    Returns for each type the new rows, how many of them are late, how many more were refused, and the watermark now.
+    Returns for each type the new rows, how many of them are late, how many more were refused, and the watermark now;
+    for a type with fields that Spark has no column for, these fields (`without_column`) and nothing else.
     """
     delay = delay_ms(watermark)
     if not tables.committed("bronze", "deliveries"):
@@ -47,7 +49,11 @@ def silver(spark: SparkSession, tables: Tables, watermark: str = WATERMARK_DELAY
         if description is not None:
             known = by_type.setdefault(description.name, (description, []))
             known[1].append(topic)
-    return {name: _one_type(spark, tables, *found, delay) for name, found in sorted(by_type.items())}
+    answer: dict[str, dict[str, Any]] = {}
+    for name, (description, topics) in sorted(by_type.items()):
+        without = fields_without_column(description)
+        answer[name] = {"without_column": without} if without else _one_type(spark, tables, description, topics, delay)
+    return answer
 
 
 def _one_type(

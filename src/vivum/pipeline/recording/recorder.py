@@ -10,11 +10,8 @@ stops with the reason. Who joins with `replay=` gets back copies from it (`servi
 """
 
 import asyncio
-import json
-import re
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
@@ -28,18 +25,14 @@ from vivum.pipeline.recording.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.recording.serving import BackCopyServer
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
-from vivum.storage.topic_types import FieldDescription, TypeDescription
 from vivum.wire.directory import TopicRecord
+from vivum.wire.schema import read_schema
 
 TIPS_MAX = 1024
 """Senders of a topic that are remembered for joiners. Past it, the one that was silent for longest is forgotten."""
 
 LOOK_S = 1.0
 """How often a recorder looks whether its node is still open."""
-
-_PLAIN = {"str", "int", "float", "bool", "bytes"}
-_OPTIONAL = re.compile(r"(.+?) \| None|Optional\[(.+)\]")
-_LIST = re.compile(r"list\[(.+)\]")
 
 
 class Recorder:
@@ -115,7 +108,7 @@ class Recorder:
                     self.topics.add(each.name)
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
-                description = type_of_schema(schema)
+                description = read_schema(schema)
                 is_keyed = guarantee_of(guarantee) is KEYED
                 if is_keyed:
                     self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
@@ -190,39 +183,3 @@ class Recorder:
                 del tips[next(iter(tips))]
         self._written_runs += len(runs)
         self._has_written.set()
-
-
-def type_of_schema(schema: str) -> TypeDescription | None:
-    """Return the type that a topic's schema describes; None for bytes, and for fields that have no column type."""
-    try:
-        told = json.loads(schema)
-        if not isinstance(told, list):
-            return None
-        name, fields = told
-        described = [FieldDescription(each, _field_type(kind), not optional) for each, kind, optional in fields]
-    except (ValueError, TypeError):
-        return None
-    return TypeDescription(name, tuple(described), array_like=True)
-
-
-def schema_of_type(description: TypeDescription) -> str:
-    """Return the schema of a topic whose type this is: the other way round."""
-    fields = [[each.name, _field_text(each.type), not each.required] for each in description.fields]
-    return json.dumps([description.name, fields], separators=(",", ":"), ensure_ascii=False)
-
-
-def _field_type(text: str) -> Any:
-    if text in _PLAIN:
-        return text
-    for pattern, kind in ((_OPTIONAL, "optional"), (_LIST, "list")):
-        match = pattern.fullmatch(text)
-        if match is not None:
-            return {kind: _field_type(next(filter(None, match.groups())))}
-    raise ValueError(f"{text} has no column type")
-
-
-def _field_text(described: Any) -> str:
-    if isinstance(described, str):
-        return described
-    ((kind, inner),) = described.items()
-    return f"list[{_field_text(inner)}]" if kind == "list" else f"{_field_text(inner)} | None"

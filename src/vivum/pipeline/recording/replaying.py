@@ -6,21 +6,19 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
+from vivum.core.topic_names import TopicPatterns
 from vivum.guarantees import recorded_guarantee
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
-from vivum.pipeline.recording.recorder import schema_of_type
 from vivum.storage.segment_reader import LogReader
-from vivum.storage.topic_names import TopicPattern
 from vivum.storage.topic_types import TopicTypes
-
-_BYTES_SCHEMA = '"bytes"'
+from vivum.wire.schema import BYTES_SCHEMA, write_schema
 
 
 async def replay(
     node: NodeHandle,
     log: LogReader,
-    topics: TopicPattern,
+    topics: TopicPatterns,
     *,
     speed: float | None = 1.0,
     wait_for: int = 0,
@@ -36,7 +34,7 @@ async def replay(
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
         description = types.types[name]
-        schema = _BYTES_SCHEMA if description is None else schema_of_type(description)
+        schema = BYTES_SCHEMA if description is None else write_schema(description)
         guarantee = recorded_guarantee(types.guarantees.get(name))
         (seats[name],) = await node.take_seats([name], schema, guarantee, lambda _: None)
     try:

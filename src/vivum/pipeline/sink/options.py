@@ -26,11 +26,11 @@ from pathlib import Path
 from pyspark.sql import types
 
 from vivum.core.errors import UsageError
+from vivum.core.topic_names import check_name, is_pattern
 from vivum.live.connecting import LOOPBACK, seed_endpoint
 from vivum.live.messages import Message, codec_of
 from vivum.pipeline.source.options import read_path
 from vivum.pipeline.typed import check_columns
-from vivum.protocols.directory.names import check_name, is_pattern
 
 TIMEOUT_S = 30.0
 LINGER_S = 20.0

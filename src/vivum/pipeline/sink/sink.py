@@ -13,11 +13,11 @@ import pyarrow
 from pyspark.sql import datasource
 
 from vivum.core.errors import UsageError
+from vivum.core.topic_names import check_name, is_pattern
 from vivum.pipeline.sink.options import SinkOptions, message_type_of
 from vivum.pipeline.sink.publisher import publish
 from vivum.pipeline.sink.staging import STAGED_SCHEMA, SinkFolder, StagedPart
 from vivum.pipeline.typed import PayloadEncoder
-from vivum.protocols.directory.names import check_name, is_pattern
 
 ONLY_BATCH = 0
 """The number of the batch of a query that has one."""

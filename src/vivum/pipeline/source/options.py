@@ -19,10 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vivum.core.errors import UsageError
+from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
 from vivum.storage.segment_format import COLUMNS
 from vivum.storage.segment_reader import LogReader
-from vivum.storage.topic_names import EVERY_TOPIC, TopicPattern
-from vivum.storage.topic_types import TopicTypes, TypeDescription
+from vivum.storage.topic_types import TopicTypes
+from vivum.wire.schema import TypeDescription
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -52,7 +53,7 @@ class SourceOptions:
     """What a query wants. Only what is plain: it travels to the workers."""
 
     directories: tuple[str, ...]
-    topics: TopicPattern
+    topics: TopicPatterns
     starting_offset: str | int
     starting_time_ns: int | None
     columns: tuple[str, ...]
@@ -76,7 +77,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         raise UsageError("no log is named; give its directory to load(), or as the option 'path'")
     for each in directories:
         LogReader(each)
-    topics = TopicPattern(options.get("topics", EVERY_TOPIC))
+    topics = TopicPatterns(options.get("topics", EVERY_TOPIC))
     if "startingoffset" in options and "startingtime" in options:
         raise UsageError("startingOffset and startingTime are both given; choose one")
     typed = _flag(options, "typed", default=False)
@@ -101,7 +102,7 @@ def read_path(option: str, text: str) -> Path:
     return Path(text).absolute()
 
 
-def _checked_type(directories: tuple[str, ...], topics: TopicPattern, typed: bool) -> TypeDescription | None:
+def _checked_type(directories: tuple[str, ...], topics: TopicPatterns, typed: bool) -> TypeDescription | None:
     """Check that the topics named exist, and find their type if it is wanted."""
     every = TopicTypes()
     for directory in directories:

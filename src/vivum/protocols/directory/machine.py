@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Priority
-from vivum.protocols.directory.names import matches
+from vivum.core.topic_names import matches
 from vivum.protocols.directory.settings import DirectorySettings
 from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
