@@ -31,7 +31,7 @@ class _Order:
         self.waiting: dict[tuple[int, int, int, int], list[_Life]] = {}
 
     def may_pass(self, record: TraceRecord) -> bool:
-        """Tell whether a record can go on now; where it cannot, its life waits."""
+        """Return whether a record can go on now; where it cannot, its life waits."""
         if isinstance(record, MessageDelivered):
             sent = self.sent.get((record.group, record.sender, record.sender_incarnation))
             if sent is None or record.sequence not in sent:

@@ -88,7 +88,7 @@ class CheckerSet:
         return [violation for checker in self.checkers for violation in checker.finish()]
 
     def counts(self) -> dict[str, int]:
-        """Tell how many violations each checker found, also those that were not kept."""
+        """Return how many violations each checker found, also those that were not kept."""
         return {checker.name: checker.violation_count for checker in self.checkers}
 
 

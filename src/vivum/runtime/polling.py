@@ -2,9 +2,9 @@
 
 Waking a process on an idle processor costs tens of microseconds, more than all the work for a small message. So a node
 that got several small answers in quick succession polls for the next one, up to a limit. A poll in vain ends it, and
-the node rests, each time twice as long, until a run of polls has found something. It also rests when the loop did not come
-back for long: somebody else wants the processor, or the loop has other work. So idle nodes, slow trickles, bulk traffic
-and crowded machines hardly ever poll.
+the node rests, each time twice as long, until a run of polls has found something. It also rests when the loop did not
+come back for long: somebody else wants the processor, or the loop has other work. So idle nodes, slow trickles, bulk
+traffic and crowded machines hardly ever poll.
 
 Pure: the driver brings the time and turns the loop. The same idea as the kernel's `halt_poll_ns` and the idle
 strategies of messaging systems.

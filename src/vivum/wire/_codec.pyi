@@ -181,7 +181,7 @@ class FrameBuilder:
         Raises `UsageError` if there is no room: `vivum.wire.fragments` cuts to measure.
         """
     def room(self, group: int, sequence: int) -> int:
-        """Tell the largest payload that `append` would take now, or -1 if not even an empty one."""
+        """Return the largest payload that `append` would take now, or -1 if not even an empty one."""
     def seal(
         self,
         kind: int,
@@ -330,7 +330,7 @@ class SequenceWindow:
     def skip_to(self, sequence: int) -> int:
         """Give up every number below `sequence`; return how many were never received. Never goes back."""
     def __contains__(self, sequence: int) -> bool:
-        """Tell whether a number needs not come any more: received, skipped, or before the first."""
+        """Return whether a number is done: received, skipped, or before the first."""
 
 def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
     """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""

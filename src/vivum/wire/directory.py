@@ -1,6 +1,6 @@
 """Control messages of discovery and of the directory of topics (`docs/design/runtime.md`).
 
-Discovery finds the configuration service of a domain: who looks for it says `Seek`, who has it says `Beacon`. The
+Discovery finds the configuration service of a domain: a node that seeks it sends `Seek`, the service `Beacon`. The
 directory keeps, for each name of a topic, its group, its type and its guarantee; it does not interpret the last two.
 """
 

@@ -155,7 +155,7 @@ class RegionRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     lacks: tuple[tuple[U32, tuple[GroupBound, ...]], ...] = ()
 
     def fault(self) -> str | None:
-        """Tell what about the values is impossible in any state, or None."""
+        """Return why the values are impossible in any state, or None."""
         if not self.members or not self.groups:
             return "a region without members or groups"
         if len({member.node for member in self.members}) != len(self.members):
@@ -187,7 +187,7 @@ class ConfigurationChanges(msgspec.Struct, frozen=True, array_like=True, forbid_
     passed: tuple[RegionRecord, ...] = ()
 
     def fault(self) -> str | None:
-        """Tell what about the values is impossible in any state, or None."""
+        """Return why the values are impossible in any state, or None."""
         if any(a.view > b.view for a, b in pairwise(self.passed)):
             return "views that are over are not in order"
         ids = [record.region for record in self.regions]

@@ -53,7 +53,7 @@ class OtherMemories:
     """The memories of others that this node can read."""
 
     def __init__(self, ask: Callable[[bytes], bool], complain: Callable[[Endpoint, bytes], None]) -> None:
-        """Begin with none. `ask` sends to a local address; it returns False if nobody is there. `complain` sends by UDP."""
+        """Begin with none. `ask` sends to a local address; it returns False if nobody is there. `complain` uses UDP."""
         self.frames_missed = 0
         self.refused = 0
         self._ask = ask

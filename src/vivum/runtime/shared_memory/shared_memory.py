@@ -1,9 +1,9 @@
 """The part of a UDP port that sends large frames through shared memory, and reads those of others.
 
 `send` makes frames readable in the node's own memory, sealed there by its `builder` or copied, and returns the note
-that goes out in their place. `read` turns notes into the frames that they stand for, as `bytes`. A node that does not have
-the memory of a note asks for it at a local socket, and gets a descriptor if it belongs to the same user. Strangers get
-a refusal, and change nothing.
+that goes out in their place. `read` turns notes into the frames that they stand for, as `bytes`. A node that does not
+have the memory of a note asks for it at a local socket, and gets a descriptor if it belongs to the same user. Strangers
+get a refusal, and change nothing.
 """
 
 import contextlib

@@ -116,7 +116,7 @@ class MembershipClient:
         return self._allegiance.round
 
     def is_service_silent(self, now_ns: int) -> bool:
-        """Tell whether nothing was heard of the service for so long that somebody should go on for it."""
+        """Return whether the service was silent for so long that a standby should take over."""
         return now_ns - self._allegiance.heard_ns >= self.settings.service_silence_ns
 
     def support(self, now_ns: int, round_: int, epoch: int, candidate: Endpoint) -> bool:
@@ -156,7 +156,7 @@ class MembershipClient:
         return self._view.members_of(group)
 
     def group_view(self, group: GroupId) -> ViewNumber:
-        """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
+        """Return the number of a group's view, on which its members agree; 0 if it is not known."""
         return self._view.group_view(group)
 
     def bundles(self, groups: RangeSet) -> list[InstallView]:
@@ -439,7 +439,7 @@ class MembershipClient:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         return self._talk.timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:

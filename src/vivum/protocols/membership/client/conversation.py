@@ -59,7 +59,7 @@ class Conversation:
         return self._services[self._service]
 
     def knows(self, source: Endpoint) -> bool:
-        """Tell whether this is the endpoint of a service."""
+        """Return whether this is the endpoint of a service."""
         return source in self._services
 
     def on_answer(self, source: Endpoint) -> None:

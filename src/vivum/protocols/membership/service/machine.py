@@ -192,7 +192,7 @@ class ServiceMachine:
         return cause
 
     def _is_successor(self, term: int, member: Member) -> bool:
-        """Tell whether a term went on where this one stood: a later round, told by who had its life from this one."""
+        """Return whether a term continues this one: a later round, reported by a life of this service."""
         return term >> ROUND_BITS > self.term >> ROUND_BITS and self.service.knew(member)
 
     def _step_down(self, status: ServiceStatus) -> None:
@@ -339,7 +339,7 @@ class ServiceMachine:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         if self.superseded_by is not None:
             return None
         times = (self._timers.next_ns(), self._replication.next_deadline_ns(self._now_ns))
@@ -402,7 +402,7 @@ class ServiceMachine:
         return not self._replication.is_retired and 2 * len(self._suspicions) > len(self._sessions)
 
     def _may_drop(self) -> bool:
-        """Tell whether who is silent may be dropped: not soon by a service that hears few.
+        """Return whether silent members may be dropped: not soon by a service that hears few.
 
         Else a standby of the smaller side could find itself in a majority there, and give numbers that the larger
         side gives too. When it has waited for long, the service goes on without standbys.
@@ -418,7 +418,7 @@ class ServiceMachine:
         return True
 
     def _on_status_due(self, member: Member) -> None:
-        """Tell a life that another service speaks to it now, until it answers."""
+        """Tell a life again that another service serves it now, until it answers."""
         session = self._sessions[member]
         if not session.knows_term:
             self._reply_at_once(session.life.endpoint, self._status())

@@ -71,7 +71,7 @@ class Replication:
         self._links.clear()
 
     def choose(self, now_ns: int) -> None:
-        """Take the oldest lives that answer; let go who left, and who is silent for too long."""
+        """Choose the oldest lives that answer as standbys; drop those that left or were silent for too long."""
         service, settings = self._log.service, self._settings
         for member, link in list(self._links.items()):
             if now_ns - link.heard_ns >= settings.standby_timeout_ns:
@@ -129,7 +129,7 @@ class Replication:
         link.position = 0
 
     def next_deadline_ns(self, now_ns: int) -> int | None:
-        """Tell when somebody must be told something."""
+        """Return when the next standby must hear something."""
         times = [
             min(link.due_ns, now_ns if link.has_copy and link.sent < self._log.position else link.due_ns)
             for link in self._links.values()

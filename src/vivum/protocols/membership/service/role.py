@@ -250,7 +250,7 @@ class ServiceRole:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         if self.serving is not None:
             return self.serving.next_deadline_ns()
         if self.copy.service is None or self._client is None:
