@@ -23,7 +23,7 @@ _Life = tuple[int, int]
 
 
 class _Order:
-    """Which sends were let through, and which lives wait for which send."""
+    """The sends that have passed, and the lives that wait for each send."""
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int, int], RangeSet] = {}
@@ -40,7 +40,7 @@ class _Order:
         return True
 
     def passed(self, record: TraceRecord) -> Iterator[TraceRecord]:
-        """Let a record through, and all that waited for it."""
+        """Pass a record, and all that waited for it."""
         free = [record]
         lives: deque[_Life] = deque()
         while free or lives:

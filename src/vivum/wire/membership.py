@@ -88,7 +88,7 @@ class ConfigurationAck(ControlMessage, frozen=True, tag=9):
 
 
 class FailureReport(ControlMessage, frozen=True, tag=10):
-    """The header's sender suspects a life of a node, from which it heard nothing for so long."""
+    """The header's sender suspects a life that was silent for `silent_ns`."""
 
     node: U32
     incarnation: U16
@@ -135,7 +135,7 @@ class Configuration(ControlMessage, frozen=True, tag=13):
 
 
 class Probe(ControlMessage, frozen=True, tag=16):
-    """Asks a life of a node whether it is there: somebody suspects it."""
+    """Asks a suspected life for a sign of life."""
 
     node: U32
     incarnation: U16

@@ -139,7 +139,7 @@ class MembershipClient:
 
     @property
     def endpoints(self) -> Mapping[NodeId, Endpoint]:
-        """Where the members of these regions, and some who left them lately, take datagrams."""
+        """The endpoints of members of these regions, and of some that left them lately."""
         return self._view.endpoints
 
     @property
@@ -217,7 +217,7 @@ class MembershipClient:
             self._become_removed(now_ns)
 
     def on_service_ended(self) -> None:
-        """The service said that it ends: support who goes on for it, without waiting for the silence."""
+        """Note the service's farewell: support a successor without waiting for silence."""
         self._allegiance.heard_ns = 0
 
     def follows(self, service: Endpoint) -> bool:

@@ -1,4 +1,4 @@
-"""The one who speaks for the configuration service: frames, time, and who was told what.
+"""The speaker of the configuration service: frames, time, and who was told what.
 
 Design note: `docs/design/membership.md`. Decides nothing about membership but when a batch closes and when a suspect
 counts as dead; the rest is `service`, on which it acts through a log that standbys repeat. Like every machine it notes
@@ -90,7 +90,7 @@ class ServiceMachine:
         self.term = term
         self.service = service or ConfigurationService(self.settings)
         self.superseded_by: ServiceStatus | None = None
-        """The service of a higher term that this one has met: it has stepped down, and says no more."""
+        """The service of a higher term that this one has met: this one has stepped down, and is silent."""
 
         self.effects: list[Effect] = []
         self._gate = gate
@@ -123,7 +123,7 @@ class ServiceMachine:
         }
 
     def take_over(self, now_ns: int, round_: int, before: Endpoint, alive: frozenset[Endpoint]) -> None:
-        """Go on in the place of a service that fell silent. Who did not say that it is alive is put to the test."""
+        """Take over from a silent service. Lives that did not show a sign of life are probed."""
         self._now_ns = now_ns
         self._log.take_over(round_)
         self._former_services[before] = None
@@ -166,7 +166,7 @@ class ServiceMachine:
         elif isinstance(body, Join):
             cause = self._on_join(source, body)
         elif frame.view < self.term:
-            # What it was told by the service before may not be of our history: first it must know who we are.
+            # The former service may have told it another history: first it must know us.
             self._reply_at_once(source, self._status())
             cause = "does not know this term; told so"
         else:
@@ -303,7 +303,7 @@ class ServiceMachine:
             self._timers.set(("probe", member), self._now_ns)
 
     def _drop(self, session: Session) -> None:
-        """End a life that does not answer. If it lives after all, it need not wait for its next word to learn it."""
+        """End a life that does not answer, and tell it so, in case it lives after all."""
         self._gate.counters.members_dropped += 1
         self._end(session)
         self._reply(session.life.endpoint, Removal(session.life.name, *session.life.member))

@@ -41,7 +41,7 @@ class MemberPlacement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """One region: who is in it since when."""
+    """One region: its members, and since when."""
 
     region: RegionId
     slot: int

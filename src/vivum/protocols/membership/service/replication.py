@@ -101,7 +101,7 @@ class Replication:
         del self._links[member]
 
     def on_ack(self, now_ns: int, member: Member, position: int) -> str | None:
-        """Take a standby's word; return why it cannot be."""
+        """Handle a standby's acknowledgement; return why it is impossible, or None."""
         link = self._links.get(member)
         if link is None:
             return "not a standby"
@@ -137,7 +137,7 @@ class Replication:
         return min(times, default=None)
 
     def make_messages(self, now_ns: int) -> list[tuple[Endpoint, StateCopy | StateChanges]]:
-        """Make what is due: copies for those who have none, entries that are new or not acknowledged."""
+        """Return what is due: copies for standbys without one, entries that are new or not acknowledged."""
         made: list[tuple[Endpoint, StateCopy | StateChanges]] = []
         copy: list[StateCopy] | None = None
         settings = self._settings

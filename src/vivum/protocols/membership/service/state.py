@@ -52,7 +52,7 @@ class Life:
     """Counts the lives of the domain: the order of joining, which ranks members."""
 
     groups: RangeSet = field(default_factory=RangeSet)
-    """As the last request left them; they take effect with the next epoch."""
+    """The groups after the last request; they take effect with the next epoch."""
 
     request: int = 0
     answered: int = 0
@@ -78,7 +78,7 @@ class Tombstone:
 
 
 class ConfigurationService:
-    """Who is in the domain, in which groups, in which regions; numbered by epochs."""
+    """The members of the domain, their groups and regions, numbered by epochs."""
 
     def __init__(self, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
@@ -356,7 +356,7 @@ class ConfigurationService:
         return result
 
     def _maybe_prune_went(self) -> None:
-        """Forget numbers of groups that nobody has: who joins one later has a region view above all of them."""
+        """Forget numbers of groups that nobody has: a later member has a region view above all of them."""
         if len(self._went) <= 1024 + 2 * self._went_after_pruning:
             return
         self._went.keep_only(self.regions.groups())
@@ -377,7 +377,7 @@ class ConfigurationService:
     def changes_for(
         self, region: Region | None, base: int, passed: tuple[RegionRecord, ...] = ()
     ) -> ConfigurationChanges:
-        """Say what members of a region that stand at `base` must be told, who were in these views meanwhile."""
+        """Return what to tell members of a region that are at epoch `base` and were in these views meanwhile."""
         if region is None:
             return ConfigurationChanges((), (), (), passed)
         records = tuple(each.record for each in self.regions.near(region, base))

@@ -26,7 +26,7 @@ factor."""
 
 SPARING = 20
 """This fraction of all time may be spent waiting for members whose frames are about to be given up: at full speed
-caches are full after less than a tenth of a second, and a member that paused a little longer would have to start over."""
+caches are full after less than 0.1 s, and a member that paused a little longer would have to start over."""
 
 AWAITED_MAX = 5
 """A member behind is waited for if it will be back within this many `isolate_after_ns`."""
