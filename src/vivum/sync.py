@@ -122,7 +122,7 @@ class SyncTopic(_SyncReading[T]):
         self._thread.call(register)
 
     def statistics(self) -> TopicStatistics:
-        """Tell what this node did in the topic so far."""
+        """Return what this node did in the topic so far."""
         return self._topic.statistics()
 
     def leave(self) -> None:
@@ -217,7 +217,7 @@ class SyncNode:
         return found
 
     def statistics(self) -> NodeStatistics:
-        """Tell what the node did so far, and how it stands."""
+        """Return what the node did so far, and its present state."""
         return self._node.statistics()
 
     def close(self) -> None:

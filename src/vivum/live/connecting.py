@@ -114,11 +114,11 @@ def connect(
     receiver its own copy; "probe" tries it out. On a network, without seeds, a node whose probe fails keeps probing and
     carries no service until the network works. `ttl` is how many routers multicasts pass, plus one.
     `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
-    share of what arrives, 0 to 0.5, that is dropped on purpose, to rehearse a bad network.
-    `poll_us` is how many microseconds the event loop is kept awake for the next message while small ones follow each
-    other within that time: it saves waking the process, and takes a processor meanwhile. 0 lets the loop sleep at once.
-    With `shared_memory`, large frames on loopback go through memory that the processes of one user share, not through
-    the kernel; where that is impossible they go as datagrams.
+    share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
+    `poll_us` is how many microseconds the event loop is kept awake for the next message, where small ones come within
+    that time one after the other: it saves the waking, and takes a processor that nobody else wants while they come. 0
+    lets the loop sleep at once. With `shared_memory`, large frames on loopback go through memory that the processes of
+    one user share, and not through the kernel; where that cannot be, they go as all else does.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(check_text(domain, "domain"))

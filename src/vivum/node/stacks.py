@@ -52,7 +52,7 @@ class Stacks:
 
     @property
     def have_layers(self) -> bool:
-        """Whether any group has layers; if none has, effects need not be looked at."""
+        """Whether any group has layers: else effects need not be looked at."""
         return bool(self._layered)
 
     def get(self, group: GroupId) -> Stack | None:

@@ -144,7 +144,7 @@ class UdpPort:
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         self.shared_memory: SharedMemory | None = None
         if shared_memory is not None and interface.startswith("127."):
-            # It replaces receive buffers, and is sized like them.
+            # It takes the place of receive buffers, and is as large.
             self.shared_memory = SharedMemory(
                 self.endpoint, self.receive_buffer_bytes, self._send_quietly, writes=shared_memory
             )

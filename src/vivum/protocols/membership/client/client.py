@@ -225,7 +225,7 @@ class MembershipClient:
         return self._talk.has_services and self._talk.destination == service
 
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
-        """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""
+        """Report to the service that a member is silent. Call again while it is: reports are not repeated."""
         if self.state is not ClientState.JOINED:
             return
         interval_ns = self.settings.report_interval_ns

@@ -136,7 +136,7 @@ class SenderFifo:
         )
 
     def is_ready(self, stream: StreamReceiver) -> bool:
-        """Return whether messages of a stream can be delivered as they come: no other stream must come first."""
+        """Tell whether messages of a stream can be delivered as they come: no other stream must come first."""
         return not (self.is_broken or self._is_torn) and bool(self.streams) and stream is self.streams[0]
 
     def deliver_run(
