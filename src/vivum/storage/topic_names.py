@@ -20,7 +20,7 @@ class TopicPattern:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every topic fits."""
+        """Tell whether every topic fits."""
         return EVERY_TOPIC in self.patterns
 
     @property
@@ -29,7 +29,7 @@ class TopicPattern:
         return None if "*" in self.text else frozenset(self.patterns)
 
     def fits(self, topic: str) -> bool:
-        """Return whether a topic fits one of the patterns."""
+        """Tell whether a topic fits one of the patterns."""
         return self._regular.fullmatch(topic) is not None
 
     def chosen(self, topics: Iterable[str]) -> list[str]:

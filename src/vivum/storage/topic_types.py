@@ -51,7 +51,7 @@ class TypeDescription(msgspec.Struct, frozen=True):
 
 
 def describe_type(message_type: Any, codec: str = "msgpack") -> TypeDescription:
-    """Return the shape of a msgspec struct. Raises `UsageError` for what has no columns."""
+    """Tell the shape of a msgspec struct. Raises `UsageError` for what has no columns."""
     if isinstance(message_type, TypeDescription):
         return message_type
     if codec not in CODECS:
@@ -166,7 +166,7 @@ class TopicTypes:
             raise StorageError(f"cannot read the types {path}: {error}; restore the file or remove it") from error
 
     def declare(self, topic: str, message_type: Any) -> bool:
-        """Note a topic's type; return whether it was news. Raises `UsageError` if it does not fit the one before."""
+        """Note a topic's type; tell whether it was news. Raises `UsageError` if it does not fit the one before."""
         new = describe_type(message_type)
         old = self.types.get(topic)
         if old == new:
@@ -178,7 +178,7 @@ class TopicTypes:
         return True
 
     def promise(self, topic: str, guarantee: str, is_headed: bool = False) -> bool:
-        """Note what a topic promises, and whether its payloads have heads; return whether it was news."""
+        """Note what a topic promises, and whether its payloads have heads; tell whether it was news."""
         is_new = self.note([topic]) or self.guarantees.get(topic) != guarantee
         self.guarantees[topic] = guarantee
         if is_headed and topic not in self.headed:
@@ -187,7 +187,7 @@ class TopicTypes:
         return is_new
 
     def note(self, topics: Iterable[str]) -> bool:
-        """Note topics of which nothing but the name is known; return whether there was a new one."""
+        """Note topics of which nothing but the name is known; tell whether there was a new one."""
         new = [topic for topic in topics if topic not in self.types]
         self.types.update(dict.fromkeys(new))
         return bool(new)

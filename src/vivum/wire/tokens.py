@@ -107,7 +107,7 @@ class Token(ControlMessage, frozen=True, tag=4):
 
 
 class TokenReceipt(ControlMessage, frozen=True, tag=20):
-    """Confirms a token to the node that passed it. `term` and `leader` are current to the receiver's knowledge."""
+    """Tells who passed a token on that it came. `term` and `leader` are what the receiver knows to be current."""
 
     level: U16
     ring: U32

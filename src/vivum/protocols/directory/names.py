@@ -21,7 +21,7 @@ def check_pattern(pattern: str) -> str:
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether this is meant as a pattern."""
+    """Tell whether this is meant as a pattern."""
     return "*" in name
 
 
@@ -49,5 +49,5 @@ def _compiled(pattern: str) -> "re.Pattern[str]":
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern. Both are well formed, or nothing matches."""
+    """Tell whether a name matches a pattern. Both are well formed, or nothing matches."""
     return _compiled(pattern).fullmatch(name) is not None

@@ -133,7 +133,7 @@ class RegionMember(RingLadder):
         return stream
 
     def on_data(self, now_ns: int, stream: StreamReceiver, frame: Frame) -> bool:
-        """Take a data frame of one of our streams; return whether it is new."""
+        """Take a data frame of one of our streams; tell whether it is new."""
         if not stream.on_data(now_ns, frame):
             return False
         if frame.kind is DATA:
@@ -190,7 +190,7 @@ class RegionMember(RingLadder):
         )
 
     def interval_ns(self) -> int:
-        """Return how long to wait between rounds: not at all while repairs are asked for or windows fill."""
+        """Tell how long to wait between rounds: not at all while repairs are asked for or windows fill."""
         base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
         if self._rounds_alike <= ROUNDS_ALIKE:
             return base_ns
@@ -209,7 +209,7 @@ class RegionMember(RingLadder):
         self._interval_ns = settings.token_busy_ns_min if fills else settings.token_busy_ns_max
 
     def _unstable(self) -> int:
-        """Return of how many frames the fullest window consists, as far as this node knows."""
+        """Tell of how many frames the fullest window consists, as far as this node knows."""
         unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
         return unstable if self.own is None else max(unstable, self.own.next_frame - self.own.first)
 
@@ -305,7 +305,7 @@ class RegionMember(RingLadder):
         return self._rate.update(now_ns, own_frames, self._standing_ns(delays), is_full, queue_ns)
 
     def _standing_ns(self, delays: list[int]) -> int:
-        """Return how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""
+        """Tell how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""
         if len(delays) > 1:
             return min(delays)
         # Without a link that could be overrun there is no interface either: it is a receiver that is slow.
@@ -473,7 +473,7 @@ class RegionMember(RingLadder):
 
     @property
     def has_messages(self) -> bool:
-        """Whether there is anything to send."""
+        """Tell whether there is anything to send."""
         if self.reports or self.desk.repairs:
             return True
         for ring in self.rings:  # noqa: SIM110 - asked after every arrival

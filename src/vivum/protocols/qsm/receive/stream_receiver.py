@@ -168,13 +168,13 @@ class StreamReceiver:
 
     @property
     def reached(self) -> int:
-        """The frame below which this node needs nothing more; all frames, if it has left the groups."""
+        """Tell below which frame this node needs nothing more. Who has left the groups needs nothing at all."""
         return self.window.stop if self.is_unwanted else self.window.prefix
 
     # What arrives.
 
     def on_data(self, now_ns: int, frame: Frame) -> bool:
-        """Take a frame; return whether it is new."""
+        """Take a frame; tell whether it is new."""
         window, sequence, is_repair = self.window, frame.sequence, frame.kind is RESENT
         if len(self.held) >= window.capacity:
             # Behind a stream that must be delivered first. The sender waits for us, as it should.
@@ -213,7 +213,7 @@ class StreamReceiver:
         return True
 
     def is_next(self, first: int, count: int) -> bool:
-        """Return whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
+        """Tell whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
         window = self.window
         return (
             first == window.prefix
@@ -259,7 +259,7 @@ class StreamReceiver:
             self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
 
     def _holds(self, sequence: int) -> bool:
-        """Return whether this node is to keep a frame for others."""
+        """Tell whether this node is to keep a frame for others."""
         return not self._holds_none and self._placement.holds(*self._position, sequence, self._settings.cache_holders)
 
     def measure_delay(self, now_ns: int) -> None:
@@ -305,7 +305,7 @@ class StreamReceiver:
     # Repair.
 
     def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
-        """Return what to ask for in a passing token, in which `left` of our last request was not served.
+        """Tell what to ask for in a passing token, in which `left` of our last request was not served.
 
         Also tell how many frames were found to be lost since the last time.
 
@@ -350,7 +350,7 @@ class StreamReceiver:
         self._expected.update(served)
 
     def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
-        """Return below which number all frames are here, but for some ranges, and these."""
+        """Tell below which number all frames are here, but for some ranges, and these."""
         if self.is_unwanted:
             return self.window.stop, ()
         lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
@@ -375,7 +375,7 @@ class StreamReceiver:
         return found
 
     def is_beyond_help(self, now_ns: int) -> bool:
-        """Return whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
         ahead for longer than the sender wants to put up with.
         """
         prefix = self.window.prefix

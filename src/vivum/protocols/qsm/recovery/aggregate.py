@@ -66,7 +66,7 @@ def limited(reach: int, lacking: RangeSet, ranges_max: int) -> tuple[int, tuple[
 
 
 def beyond(stable: int, reach: int, lacking: Sequence[int]) -> tuple[int, ...]:
-    """Return which frames above the stable point every member has."""
+    """Tell which frames above the stable point every member has."""
     found = RangeSet()
     found.add_range(stable, reach)
     found.difference_update(RangeSet.from_bounds(lacking))
@@ -104,7 +104,7 @@ def split_by_partition(bounds: tuple[int, ...], placement: Placement, inside: ra
 
 
 def partitions_below(placement: Placement, level: int, node: NodeId) -> range:
-    """Return which partitions are under the ring in which a node stands on a level."""
+    """Tell which partitions are under the ring in which a node stands on a level."""
     (plan,) = [plan for plan in placement.levels[level] if any(node in slot for slot in plan.slots)]
     nodes = [node for slot in plan.slots for node in slot]
     first = _partition_index(placement, nodes[0])

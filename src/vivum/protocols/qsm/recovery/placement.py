@@ -39,11 +39,11 @@ class Placement:
         return [plan for rings in self.levels for plan in rings if any(node in slot for slot in plan.slots)]
 
     def partition_of(self, frame: int) -> int:
-        """Return which partition caches a frame: each in turn, block by block."""
+        """Tell which partition caches a frame: each in turn, block by block."""
         return frame // BLOCK_FRAMES % self.partitions
 
     def holds(self, partition: int, position: int, frame: int, holders: int) -> bool:
-        """Return whether the node at a position of a partition's ring caches a frame."""
+        """Tell whether the node at a position of a partition's ring caches a frame."""
         block = frame // BLOCK_FRAMES
         if block % self.partitions != partition:
             return False

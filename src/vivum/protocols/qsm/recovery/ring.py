@@ -53,15 +53,15 @@ class RingHost(Protocol):
         ...
 
     def leads(self, level: int) -> bool:
-        """Return whether this node leads its ring on a level."""
+        """Tell whether this node leads its ring on a level."""
         ...
 
     def leader_of(self, level: int) -> NodeId:
-        """Return who leads this node's ring on a level."""
+        """Tell who leads this node's ring on a level."""
         ...
 
     def is_absent(self, level: int, node: NodeId) -> bool:
-        """Return whether a node does not answer in this node's ring on a level, or was dropped."""
+        """Tell whether a node does not answer in this node's ring on a level, or was dropped."""
         ...
 
     def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
@@ -69,11 +69,11 @@ class RingHost(Protocol):
         ...
 
     def is_busy(self) -> bool:
-        """Return whether something is unstable or missing, so that tokens are needed soon."""
+        """Tell whether something is unstable or missing, so that tokens are needed soon."""
         ...
 
     def interval_ns(self) -> int:
-        """Return how long to wait between two rounds while busy."""
+        """Tell how long to wait between two rounds while busy."""
         ...
 
 
@@ -216,7 +216,7 @@ class Ring:
     # Time.
 
     def next_deadline_ns(self) -> int:
-        """Return when this ring has something to do: there is always a watch."""
+        """Tell when this ring has something to do: there is always a watch."""
         earliest = self._watch_at_ns
         if self._passed is not None and self._passed.deadline_ns < earliest:
             earliest = self._passed.deadline_ns
@@ -397,7 +397,7 @@ class Ring:
 
     @property
     def has_messages(self) -> bool:
-        """Whether a token is held or anything waits to be sent."""
+        """Tell whether a token is held or anything waits to be sent."""
         return self._held is not None or bool(self._messages)
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
@@ -416,15 +416,15 @@ class RingLadder:
     gone: set[NodeId]
 
     def leads(self, level: int) -> bool:
-        """Return whether this node leads its ring on a level."""
+        """Tell whether this node leads its ring on a level."""
         return self.rings[level].is_leader
 
     def leader_of(self, level: int) -> NodeId:
-        """Return who leads this node's ring on a level."""
+        """Tell who leads this node's ring on a level."""
         return self.rings[level].leader
 
     def is_absent(self, level: int, node: NodeId) -> bool:
-        """Return whether a node does not answer in our ring on a level, or was dropped."""
+        """Tell whether a node does not answer in our ring on a level, or was dropped."""
         return node in self.gone or node in self.rings[level].skipped
 
     def on_take_over(self, now_ns: int, level: int, old: NodeId) -> None:
