@@ -462,7 +462,7 @@ class NodeHandle:
     # Another service took over.
 
     async def _enter_anew(self) -> None:
-        """Enter all held topics at another service, and move to the groups that it has for them."""
+        """Tell another service what we know of our topics, and take the groups that it has for them."""
         info = self._host.service_info
         self._service = None if info is None else info.endpoint
         self._host.submit(AskAnew())
