@@ -47,7 +47,7 @@ class _SyncReading(Generic[T]):
                 return
 
     def receive(self, timeout_s: float | None = None) -> TopicEvent[T] | None:
-        """Wait for the next message; None when there will be none. Raises `TimeoutError` after so many seconds."""
+        """Return the next message; None at the end. Raises `TimeoutError` after `timeout_s`."""
         if not self._events and not self._fill(timeout_s):
             return None
         return self._events.pop()
@@ -84,7 +84,7 @@ class SyncTopic(_SyncReading[T]):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is in the present view, oldest first."""
+        """The members of the present view, oldest first."""
         return self._topic.members
 
     def send(self, value: T, timeout_s: float | None = None) -> None:
@@ -109,7 +109,7 @@ class SyncTopic(_SyncReading[T]):
         self._thread.call(self._topic.flush, timeout_s)
 
     def wait_for_members(self, count: int, timeout_s: float | None = None) -> tuple[Member, ...]:
-        """Wait until the view has at least so many members."""
+        """Wait until the view has at least `count` members; return them."""
         found: tuple[Member, ...] = self._thread.call(lambda: self._topic.wait_for_members(count), timeout_s)
         return found
 
@@ -122,7 +122,7 @@ class SyncTopic(_SyncReading[T]):
         self._thread.call(register)
 
     def statistics(self) -> TopicStatistics:
-        """Tell what this node did in the topic so far."""
+        """Return what this node did in the topic so far."""
         return self._topic.statistics()
 
     def leave(self) -> None:
@@ -153,7 +153,7 @@ class SyncSubscription(_SyncReading[T]):
         return self._subscription.topics
 
     def wait_for_topics(self, count: int, timeout_s: float | None = None) -> tuple[str, ...]:
-        """Wait until at least so many topics are received from."""
+        """Wait until at least `count` topics are entered; return their names."""
         found: tuple[str, ...] = self._thread.call(lambda: self._subscription.wait_for_topics(count), timeout_s)
         return found
 
@@ -217,7 +217,7 @@ class SyncNode:
         return found
 
     def statistics(self) -> NodeStatistics:
-        """Tell what the node did so far, and how it stands."""
+        """Return what the node did so far, and its present state."""
         return self._node.statistics()
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ class Cell:
     service, the sender and each receiver."""
 
     def place(self, index: int) -> tuple[Sequence[str], dict[str, Any]]:
-        """Tell the prefix of a process's command, and the option that names its interface."""
+        """Return the prefix of a process's command, and the option that names its interface."""
         prefix, address = self.places[index] if self.places else ((), "127.0.0.1")
         return prefix, {"interface": address}
 

@@ -114,12 +114,12 @@ class Tally:
         self._next[group] = expected
 
     def lost(self, sent: int) -> int:
-        """Tell how many of so many sent messages did not come."""
+        """Return how many of so many sent messages did not come."""
         return max(0, sent - (self.received - self.duplicated))
 
 
 def resident_kb(pid: int | None = None) -> int:
-    """Tell the resident memory of a process, by default this one, in KiB; 0 if it is gone."""
+    """Return the resident memory of a process, by default this one, in KiB; 0 if it is gone."""
     try:
         with open(f"/proc/{pid or 'self'}/statm", encoding="ascii") as statm:
             pages = int(statm.read().split()[1])

@@ -81,14 +81,14 @@ class Worker:
         return [json.loads(line) for line in lines]
 
     def cpu_s(self) -> tuple[float, float]:
-        """Tell how long the worker has run so far, in seconds: its own code, and the kernel for it."""
+        """Return how long the worker has run so far, in seconds: its own code, and the kernel for it."""
         with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         tick = os.sysconf("SC_CLK_TCK")
         return int(fields[11]) / tick, int(fields[12]) / tick
 
     def starved_s(self) -> float:
-        """Tell how long its main thread was ready to run so far, but other work had the processors, in seconds."""
+        """Return how long its main thread was ready to run so far, but other work had the processors, in seconds."""
         try:
             with open(f"/proc/{self.process.pid}/schedstat", encoding="ascii") as schedstat:
                 return int(schedstat.read().split()[1]) / 1e9

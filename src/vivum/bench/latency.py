@@ -83,7 +83,7 @@ def measure_latency(
 
 
 def _others_s(crews: Sequence[Crew]) -> float:
-    """Tell how long processors were busy so far with anything but these workers, in seconds."""
+    """Return how long processors were busy so far with anything but these workers, in seconds."""
     own = sum(sum(worker.cpu_s()) for crew in crews for worker in crew.workers)
     return busy_s() - own
 

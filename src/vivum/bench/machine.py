@@ -33,7 +33,7 @@ def _commit() -> str:
 
 
 def busy_s() -> float:
-    """Tell how long all processors together were busy since the machine started, in seconds."""
+    """Return how long all processors together were busy since the machine started, in seconds."""
     with open("/proc/stat", encoding="ascii") as stat:
         user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, stat.readline().split()[1:])
     return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")

@@ -162,7 +162,7 @@ def sweep() -> None:
 
 
 def capacity_per_s(rate_mbit: int, size: int) -> float:
-    """Tell how many messages a link carries in a second, each in a datagram of its own, with all its headers."""
+    """Return how many messages a link carries in a second, each in a datagram of its own, with all its headers."""
     return rate_mbit * 1e6 / 8 / (size + IP_UDP_BYTES + ETHERNET_BYTES)
 
 

@@ -125,7 +125,7 @@ class Meter:
         self._heard = self._now = now
 
     def is_over(self) -> bool:
-        """Tell whether all that was sent has come, or nothing more comes. Cheap while the measurement runs."""
+        """Return whether all that was sent has come, or nothing more comes. Cheap while the measurement runs."""
         if self._now < self._window.stop:
             self._now = time.monotonic()
             if self._now < self._window.stop:
@@ -142,7 +142,7 @@ class Meter:
         return arrived >= self._expected or now - self._heard > self._idle_s
 
     def report(self, **further: Any) -> None:
-        """Tell the parent how it went."""
+        """Report the result to the parent."""
         tally = self.tally
         self._control.tell(
             received=tally.received,
@@ -157,7 +157,7 @@ class Meter:
 
 
 def report_sent(control: Control, sent: int, window: Window, **further: Any) -> None:
-    """Tell the parent how much a sender sent from the start of the window to its end, and after which it stopped."""
+    """Report to the parent how much a sender sent within the window, and in all."""
     control.tell(sent=sent, sent_per_s=further.pop("counted", sent) / window.seconds, **further)
 
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 from vivum.observe.trace import RECORD_TYPES, MessageDelivered, MessageSent, Record, TraceRecord
 
 VIOLATIONS_KEPT_MAX = 20
-"""Violations that a checker keeps in full. Further ones are only counted: the first tell what is broken."""
+"""Violations that a checker keeps in full. Further ones are only counted: the first show what is broken."""
 
 WITNESSES_RECENT_MAX = 65_536
 """Records remembered for use as witnesses. A violation whose other half is older names it in words alone."""
@@ -41,7 +41,7 @@ Handler = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise: who found it, one sentence of what happened, and the records that prove it."""
+    """A broken promise: the checker, one sentence of what happened, and the records that prove it."""
 
     checker: str
     what: str

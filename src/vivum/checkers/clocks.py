@@ -23,7 +23,7 @@ _Life = tuple[int, int]
 
 
 class _Order:
-    """Which sends were let through, and which lives wait for which send."""
+    """The sends that have passed, and the lives that wait for each send."""
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int, int], RangeSet] = {}
@@ -31,7 +31,7 @@ class _Order:
         self.waiting: dict[tuple[int, int, int, int], list[_Life]] = {}
 
     def may_pass(self, record: TraceRecord) -> bool:
-        """Tell whether a record can go on now; where it cannot, its life waits."""
+        """Return whether a record can go on now; where it cannot, its life waits."""
         if isinstance(record, MessageDelivered):
             sent = self.sent.get((record.group, record.sender, record.sender_incarnation))
             if sent is None or record.sequence not in sent:
@@ -40,7 +40,7 @@ class _Order:
         return True
 
     def passed(self, record: TraceRecord) -> Iterator[TraceRecord]:
-        """Let a record through, and all that waited for it."""
+        """Pass a record, and all that waited for it."""
         free = [record]
         lives: deque[_Life] = deque()
         while free or lives:

@@ -36,11 +36,11 @@ class FailuresExplained(Checker):
         self._harm.add(record)
 
     def on_group_joined(self, record: GroupJoined) -> None:
-        """Note who is in a group."""
+        """Note a member of a group."""
         self._members.setdefault(record.group, set()).add(record.node)
 
     def on_view_installed(self, record: ViewInstalled) -> None:
-        """Note who is in a group, though it may not know yet."""
+        """Note the members of a group, though they may not know yet."""
         members = self._members.setdefault(record.group, set())
         members.update(int(member.partition(".")[0]) for member in record.members)
 

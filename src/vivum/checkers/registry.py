@@ -67,7 +67,7 @@ class CheckerSet:
                 self._handlers.setdefault(record_type, []).append(handler)
 
     def __call__(self, record: TraceRecord) -> None:
-        """Hand a record to all who want it."""
+        """Hand a record to the checkers that want its type."""
         handlers = self._handlers.get(type(record))
         if handlers is not None:
             for handler in handlers:
@@ -75,7 +75,7 @@ class CheckerSet:
 
     @property
     def wanted(self) -> frozenset[type[Record]]:
-        """The types of record that somebody wants; the others need not be made for our sake."""
+        """The types of record that any checker wants; others need not be made."""
         return frozenset(self._handlers)
 
     @property
@@ -88,7 +88,7 @@ class CheckerSet:
         return [violation for checker in self.checkers for violation in checker.finish()]
 
     def counts(self) -> dict[str, int]:
-        """Tell how many violations each checker found, also those that were not kept."""
+        """Return how many violations each checker found, also those that were not kept."""
         return {checker.name: checker.violation_count for checker in self.checkers}
 
 

@@ -53,7 +53,7 @@ def _number(word: str, text: str) -> int:
 
 
 def _progress(out: Console) -> Any:
-    """Tell what is being measured, on a terminal alone."""
+    """Return a function that shows what is being measured, on a terminal only."""
 
     def show(what: str) -> None:
         if out.is_terminal:

@@ -89,7 +89,7 @@ class _Telling:
         self._progress.console.print(text, soft_wrap=True)
 
     def __call__(self, what: str, **values: Any) -> None:
-        """Tell one thing."""
+        """Show one piece of news."""
         tell = getattr(self, f"_tell_{what}", None)
         if tell is not None:
             tell(**values)

@@ -17,7 +17,7 @@ _STYLES = {Status.OK: "green", Status.HINT: "yellow", Status.MISSING: "red"}
 
 @app.command()
 def doctor(as_json: JsonOption = False) -> None:
-    """Tell what this machine has for Vivum, and what to do about the rest.
+    """Show what this machine has for Vivum, and what to do about the rest.
 
     Exit code 1 only when something is broken without which nothing works.
     """

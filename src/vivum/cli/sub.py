@@ -88,7 +88,7 @@ class _Printer:
         self._notes = console(as_json=True)
 
     async def print(self, batch: "Batch[bytes]") -> bool:
-        """Print a run of messages; tell whether that was enough."""
+        """Print a run of messages; return whether that was enough."""
         if self._pipe is None:
             self._pipe = OutputPipe(self._file)
         payloads = batch.payloads

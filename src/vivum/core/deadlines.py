@@ -1,6 +1,6 @@
 """Many timers behind one deadline.
 
-A machine tells its driver a single time (`next_deadline_ns`). `Deadlines` keeps one time for each key in a heap
+A machine has a single deadline (`next_deadline_ns`). `Deadlines` keeps one time for each key in a heap
 with lazy removal: setting, moving and cancelling cost O(log n), asking for the earliest is O(1) amortised. Keys
 that are due together come out in the order of their times, then of their setting, so a run is repeatable.
 """
@@ -69,7 +69,7 @@ class Deadlines(Generic[K]):
         return None
 
     def take_due(self, now_ns: int) -> Iterator[K]:
-        """Take out the keys that are due, one by one; those set anew meanwhile for `now_ns` or before come as well."""
+        """Yield and remove the keys that are due, also those set meanwhile for `now_ns` or before."""
         while (at_ns := self.next_ns()) is not None and at_ns <= now_ns:
             key = heappop(self._heap)[2]
             del self._set[key]

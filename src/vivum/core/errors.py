@@ -13,7 +13,7 @@ class VivumError(Exception):
 
 
 class UsageError(VivumError):
-    """The caller asked for something that cannot be: a wrong argument, a wrong order, too much."""
+    """The caller asked for something impossible: a wrong argument, a wrong order, too much."""
 
 
 class LimitError(UsageError):
@@ -29,7 +29,7 @@ class PeerError(VivumError):
 
 
 class HostError(VivumError):
-    """The computer would not: a full disk, a port in use, a library or a Java that is not there."""
+    """The computer cannot do it: a full disk, a port in use, a missing library or Java."""
 
 
 class DecodeError(PeerError):

@@ -1,7 +1,7 @@
 """Names of things that travel between nodes.
 
-All are plain integers at run time: they are dictionary keys in hot paths and columns in Parquet files. The
-types exist so that the checker catches a group passed where a node was meant.
+All are plain integers at run time: they are dictionary keys in hot paths and columns in Parquet files. The types let
+the type checker catch a group that is passed where a node was meant.
 """
 
 from typing import NamedTuple, NewType
@@ -10,7 +10,7 @@ NodeId = NewType("NodeId", int)
 """Short integer that membership gives to a node; unique in a domain, used again only with a new incarnation."""
 
 Incarnation = NewType("Incarnation", int)
-"""Counts the lives of one node id: a node that was dropped or restarted comes back with a higher one."""
+"""Number of a life of one node id; a node that was dropped or restarted comes back with a higher one."""
 
 GroupId = NewType("GroupId", int)
 """A group in the protocols, which is a topic in the API."""

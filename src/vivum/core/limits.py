@@ -1,7 +1,7 @@
 """The named limits that hold for every node, whatever its protocols.
 
-Nothing in Vivum may grow without one. A protocol has further limits in its own settings class; each
-says what happens to the one who reaches it.
+Nothing in Vivum may grow without one. A protocol has further limits in its own settings class; each says what happens
+at the limit.
 """
 
 from dataclasses import dataclass

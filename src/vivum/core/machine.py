@@ -10,7 +10,7 @@ the asyncio runtime, a test) feeds it and carries out what it asks for, by five 
     machine.take_output(room_bytes)                what to do now: effects, in order
 
 Output is one list of effects in the order of their causes: a `Delivery` to hand over, an `InstallView`, a record to
-`Persist`, a `Datagram` to send, an `Event` to tell. A driver carries them out in that order. Nothing is sent before
+`Persist`, a `Datagram` to send, an `Event` to report. A driver carries them out in that order. Nothing is sent before
 what stands before it is on disk; a view comes between exactly the messages that it separates; an error while carrying
 one out (a socket, a callback) loses none of the others. Frames that are made at the moment of sending come last, the
 most urgent first.
@@ -19,7 +19,7 @@ Rules for drivers: `now_ns` never goes back; after any batch of inputs call `tak
 for the deadline again; `on_timer` may come late or early. Control frames made in `take_output()` carry the state of
 that instant (seed 004, section 6: act on fresh state). New data is pulled: no more of it is sealed than `room_bytes`,
 what the network would take now; all else always comes. While `has_data` is true, more data waits for room. With
-`NO_FRAMES` for room only what inputs have caused comes, and no frame is made: the rest must be asked for soon.
+`NO_FRAMES` for room, only what inputs have caused comes and no frame is made: ask for the rest soon.
 
 One optional fast call: `send_now(now_ns, command)` submits messages and returns the frames that can leave at once,
 before control frames are made. `take_output()` must follow soon.
@@ -49,7 +49,7 @@ class Priority(IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True, gc=False):
-    """Effect: send a datagram to a node's endpoint, or to everybody who listens on a channel."""
+    """Effect: send a datagram to an endpoint, or to everybody who listens on a channel."""
 
     destination: Endpoint | Channel
     data: bytes
@@ -70,12 +70,13 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     view: ViewNumber
     sent_ns: int
     heads: Sequence[bytes] = ()
-    """Of a keyed group: the head of each message, for who keeps messages to send them again."""
+    """Of a keyed group: the head of each message, for recorders, which send them again."""
 
 
 class InstallView(msgspec.Struct, frozen=True):
-    """Effect: install a view of all these groups, which have the same members: a view change is one effect, not one
-    for each group.
+    """Effect: install a view of groups that have the same members.
+
+    A view change is one effect, not one for each group.
     """
 
     groups: tuple[int, ...]
@@ -99,7 +100,7 @@ class Command:
 
 
 class Event:
-    """Base of what a machine tells. Names are past tense: `ServiceFound`, `SendFailed`."""
+    """Base of what a machine reports. Names are past tense: `ServiceFound`, `SendFailed`."""
 
     __slots__ = ()
 
@@ -124,7 +125,7 @@ ROOM_BYTES_UNLIMITED = 1 << 62
 """Room of a network that takes everything, as in tests."""
 
 NO_FRAMES = -(1 << 62)
-"""Room for those who want what inputs have caused, and leave frames for later."""
+"""Room for a driver that wants only what inputs have caused, and no frames yet."""
 
 
 class Machine(Protocol):

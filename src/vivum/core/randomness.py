@@ -27,5 +27,5 @@ class RandomSource(random.Random):
         super().__init__(int.from_bytes(digest, "big"))
 
     def fork(self, name: str | int, *more: str | int) -> "RandomSource":
-        """Make the independent source that belongs to these names, the same one for the same names every time."""
+        """Return the independent source of these names: the same one for the same names every time."""
         return RandomSource(self._seed, (*self._names, name, *more))

@@ -23,7 +23,7 @@ class RangeSet:
 
     @classmethod
     def from_bounds(cls, bounds: Sequence[int]) -> "RangeSet":
-        """Take over a flat list of bounds, as `bounds()` gives it. Refuses a list that is not one."""
+        """Make a set from a flat list of bounds, as `bounds()` returns it. Raises `ValueError` for any other list."""
         result = cls()
         if len(bounds) % 2 or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError("bounds of a RangeSet must be an even number of strictly increasing integers")
@@ -31,11 +31,11 @@ class RangeSet:
         return result
 
     def bounds(self) -> list[int]:
-        """Copy the set out as its flat list of bounds, the form in which it travels."""
+        """Return the flat list of bounds, the form in which a set travels."""
         return self._bounds.copy()
 
     def add(self, number: int) -> bool:
-        """Put one number in; tell whether it is new. Appending at the end, the usual case, costs O(1)."""
+        """Add one number; return whether it is new. Appending at the end, the usual case, costs O(1)."""
         bounds = self._bounds
         if not bounds or number > bounds[-1]:
             bounds += (number, number + 1)
@@ -49,14 +49,14 @@ class RangeSet:
         return True
 
     def discard(self, number: int) -> bool:
-        """Take one number out; tell whether it was in."""
+        """Remove one number; return whether it was in the set."""
         if number not in self:
             return False
         self.discard_range(number, number + 1)
         return True
 
     def add_range(self, start: int, stop: int) -> None:
-        """Put `start <= n < stop` in. An empty range changes nothing."""
+        """Add `start <= n < stop`. An empty range changes nothing."""
         if start >= stop:
             return
         bounds = self._bounds
@@ -66,7 +66,7 @@ class RangeSet:
         bounds[low:high] = ([] if low % 2 else [start]) + ([] if high % 2 else [stop])
 
     def discard_range(self, start: int, stop: int) -> None:
-        """Take `start <= n < stop` out."""
+        """Remove `start <= n < stop`."""
         if start >= stop:
             return
         bounds = self._bounds
@@ -75,7 +75,7 @@ class RangeSet:
         bounds[low:high] = ([start] if low % 2 else []) + ([stop] if high % 2 else [])
 
     def update(self, other: "RangeSet") -> None:
-        """Put all of another set in."""
+        """Add all of another set."""
         if not self._bounds:
             self._bounds = other._bounds.copy()
             return
@@ -83,12 +83,12 @@ class RangeSet:
             self.add_range(start, stop)
 
     def difference_update(self, other: "RangeSet") -> None:
-        """Take all of another set out."""
+        """Remove all of another set."""
         for start, stop in other.ranges():
             self.discard_range(start, stop)
 
     def intersection(self, other: "RangeSet") -> "RangeSet":
-        """Make the set of what both hold, in time linear in the ranges of both."""
+        """Return the intersection, in time linear in the ranges of both."""
         mine, theirs = self._bounds, other._bounds
         result: list[int] = []
         i = j = 0
@@ -106,13 +106,13 @@ class RangeSet:
         return made
 
     def lowest(self, ranges_max: int) -> "RangeSet":
-        """Copy at most this many of the lowest ranges: what fits a bounded control message."""
+        """Return at most this many of the lowest ranges: what fits a bounded control message."""
         made = RangeSet()
         made._bounds = self._bounds[: 2 * ranges_max]
         return made
 
     def head(self, count: int) -> "RangeSet":
-        """Copy the lowest numbers, at most this many."""
+        """Return the lowest numbers, at most this many."""
         made = RangeSet()
         for start, stop in self.ranges():
             if count <= 0:
@@ -126,19 +126,19 @@ class RangeSet:
         self._bounds.clear()
 
     def copy(self) -> "RangeSet":
-        """Make an independent copy."""
+        """Return an independent copy."""
         made = RangeSet()
         made._bounds = self._bounds.copy()
         return made
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """Walk the half-open ranges in order."""
+        """Iterate over the half-open ranges in order."""
         bounds = self._bounds
         return zip(bounds[::2], bounds[1::2], strict=True)
 
     @property
     def range_count(self) -> int:
-        """How many ranges the set is made of: what its memory and its place on the wire depend on."""
+        """The number of ranges, on which memory and size on the wire depend."""
         return len(self._bounds) // 2
 
     def first(self) -> int:
@@ -157,7 +157,7 @@ class RangeSet:
             yield from range(start, stop)
 
     def count(self) -> int:
-        """Count the numbers. Not `len()`, which raises for what a peer may claim: 2**64 numbers in one range."""
+        """Return how many numbers there are. Not `len()`, which raises for 2**64 numbers, as a peer may claim."""
         bounds = self._bounds
         return sum(bounds[1::2]) - sum(bounds[::2])
 

@@ -1,4 +1,4 @@
-"""How a setting is declared: one field, with all that a reader of the manual needs beside it.
+"""Declaration of settings: one field each, with what the manual says of it.
 
 Settings are fields of frozen dataclasses, one class for each part that has any. `setting()` attaches
 unit, reason and effect to the field; the reference page is generated from these and a test fails when it is stale.
@@ -20,7 +20,7 @@ class SettingInfo:
 def setting(default: Any, *, unit: str, why: str, effect: str) -> Any:
     """Declare a setting: its default, its unit, why this default, and what more or less of it does.
 
-    For a limit, `effect` states the policy: what happens to the one who reaches it.
+    For a limit, `effect` states the policy: what happens at the limit.
     """
     return field(default=default, metadata={"setting": SettingInfo(unit, why, effect)})
 

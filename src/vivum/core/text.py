@@ -1,4 +1,4 @@
-"""Text that is to travel: names of nodes, domains and topics."""
+"""Check text that travels: names of nodes, domains and topics."""
 
 from vivum.core.errors import UsageError
 

@@ -26,7 +26,7 @@ _DURATION = re.compile(r"\s*([0-9]{1,18})(?:\.([0-9]{1,18}))?\s*([a-zµμ]+)\s*"
 
 
 def parse_duration_ns(text: str) -> int:
-    """Read a duration that a person wrote, such as `"10ms"` or `"1.5 s"`, as nanoseconds."""
+    """Parse a duration such as `"10ms"` or `"1.5 s"`; return nanoseconds."""
     match = _DURATION.fullmatch(text)
     if match is None or match[3] not in _UNITS_NS:
         raise UsageError(f"{text!r} is not a duration; write a number and a unit (ns, us, ms, s, min), such as '10ms'")
@@ -37,7 +37,7 @@ def parse_duration_ns(text: str) -> int:
 
 
 def format_duration(duration_ns: int) -> str:
-    """Write a duration for a person, to three decimals of the largest unit of which it has at least one."""
+    """Format a duration for people, to three decimals of the largest unit of which it has at least one."""
     for unit, size_ns in (("s", SECOND), ("ms", MILLISECOND), ("µs", MICROSECOND)):
         thousandths = round(duration_ns * 1000 / size_ns)
         if abs(thousandths) >= 1000:

@@ -96,7 +96,7 @@ class Exchange:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing that was begun is still to come."""
+        """Whether nothing that was begun is still to come."""
         return not self._later
 
     # What honest people do.

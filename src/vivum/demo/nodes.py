@@ -73,7 +73,7 @@ class _Place:
             await self.changed.wait()
 
     def numbers(self) -> dict[str, Any]:
-        """Tell how the node did."""
+        """Return the node's figures."""
         statistics = self.node.statistics()
         counters = statistics.counters
         return {
@@ -87,7 +87,7 @@ class _Place:
         }
 
     async def tell_now_and_then(self) -> None:
-        """Tell the parent what was seen so far."""
+        """Report to the parent what was seen so far, again and again."""
         while True:
             await asyncio.sleep(TELL_S)
             self.control.tell(seen=self.numbers())

@@ -193,7 +193,7 @@ class Stage:
         self._nodes = [*self._subscribers, self._desk, *self._publishers, self._recorder]
 
     def _introduce(self) -> None:
-        """Tell publishers for how many members of each topic to wait: themselves, the subscribers, the recorder."""
+        """Tell publishers how many members of each topic to wait for: publishers, subscribers, the recorder."""
         members = Counter({TRADES: PUBLISHERS - 1, ORDERS: PUBLISHERS - 1})
         for topics in self._topics.values():
             members.update(topics)

@@ -20,7 +20,7 @@ def quote_topic(symbol: str) -> str:
 
 
 def topic_of(message: MarketQuote | MarketOrder | MarketTrade) -> str:
-    """Tell where a message goes."""
+    """Return where a message goes."""
     if type(message) is MarketQuote:
         return quote_topic(message.symbol)
     return TRADES if type(message) is MarketTrade else ORDERS

@@ -1,4 +1,4 @@
-"""Questions to the directory, as awaitables."""
+"""Awaitable requests to the directory and to other nodes."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class _Question:
 
 
 class Browser:
-    """Asks the directory for one node."""
+    """Sends one node's requests and matches the answers."""
 
     def __init__(self, host: MemberHost, loop: asyncio.AbstractEventLoop) -> None:
         self._host = host
@@ -63,7 +63,7 @@ class Browser:
         self._watches: dict[int, Callable[[Sequence[TopicRecord]], None]] = {}
 
     async def enter(self, entries: Sequence[TopicEntry]) -> list[TopicRecord]:
-        """Get the records of topics, which are created where they do not exist."""
+        """Return the records of topics; create those that do not exist."""
         return await self._ask(lambda number: EnterTopics(number, entries), len(entries))
 
     async def topics(self, pattern: str) -> list[TopicInfo]:
@@ -89,7 +89,7 @@ class Browser:
         ]
 
     async def loads(self, nodes: Sequence[NodeInfo], timeout_s: float) -> list[LoadReport]:
-        """Ask these nodes what they do; return what comes within this time."""
+        """Ask these nodes for their loads; return the answers that come within this time."""
         number = self._number()
         question = self._questions[number] = _Question(self._loop.create_future(), len(nodes))
         own = self._host.endpoint
@@ -123,14 +123,14 @@ class Browser:
         return report if isinstance(report, SendingReport) else None
 
     def watch(self, pattern: str, tell: Callable[[Sequence[TopicRecord]], None]) -> int:
-        """Be told of all topics that match, now and later; returns a number for `unwatch`."""
+        """Call `tell` with all topics that match, now and later; return a number for `unwatch`."""
         number = self._number()
         self._watches[number] = tell
         self._host.submit(BrowseTopics(number, pattern, watch=True))
         return number
 
     def unwatch(self, number: int) -> None:
-        """Be told no more."""
+        """End a watch."""
         if self._watches.pop(number, None) is not None:
             self._host.submit(ForgetRequest(number))
 
@@ -149,7 +149,7 @@ class Browser:
                 self._host.submit(ForgetRequest(number))
 
     def on_event(self, event: Event) -> None:
-        """Take what the directory answered."""
+        """Handle an answer."""
         match event:
             case TopicsEntered(request, topics, refused):
                 question = self._questions.get(request)
@@ -177,7 +177,7 @@ class Browser:
             question.future.set_result(question.found)
 
     def close(self) -> None:
-        """Let all who ask know that the node was closed."""
+        """Fail all open requests with `ClosedError`."""
         self._watches.clear()
         questions, self._questions = self._questions, {}
         for question in questions.values():

@@ -23,20 +23,20 @@ from vivum.wire.gate import domain_tag
 LOOPBACK = "127.0.0.1"
 
 JOIN_S = 10.0
-"""How long `connect` looks for the service and waits for a place."""
+"""How long `connect` seeks the service and waits to be admitted."""
 
 BUFFER_BYTES_MAX = 1 << 30
 """More than any system grants; the kernel counts in 31 bits."""
 
 NAME_CHARACTERS_MAX = 255
-"""Of the name of a node, as it travels."""
+"""The longest name of a node."""
 
 POLL_US = 0
 """A node lets the event loop sleep at once: no busy loop in a process that did not ask for one."""
 
 
 class Connecting:
-    """A node that is about to join: await it, or use it with `async with`."""
+    """A node that is about to join. Await it, or use it with `async with`."""
 
     def __init__(self, domain: str, options: HostOptions, timeout_s: float, trace: Path | None) -> None:
         self._domain = domain
@@ -64,7 +64,7 @@ class Connecting:
         return current_environment().hears_multicast(options.domain, options.interface, probes=1)
 
     def _explain(self, error: NoServiceError) -> None:
-        """Say so if the network was not there when the node started, and is not there now."""
+        """Raise a better error if the network was not there at the start, and is not there now."""
         options = self._options
         if options.awaits_network and not self._hears_network():
             raise NoServiceError(
@@ -111,8 +111,8 @@ def connect(
     service is found by a beacon on a multicast channel, or by asking `seeds`, a list of "host:port" of nodes or
     services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
     `interface` and `port` are among them does. Where IP multicast does not work, `multicast=False` sends every
-    receiver its own copy; "probe" tries it out. On a network, without seeds, a node whose probe fails waits for its
-    network and probes on: it carries no service before. `ttl` is how many routers multicasts pass, plus one.
+    receiver its own copy; "probe" tries it out. On a network, without seeds, a node whose probe fails keeps probing and
+    carries no service until the network works. `ttl` is how many routers multicasts pass, plus one.
     `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
     share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
     `poll_us` keeps the event loop awake for up to this many microseconds for the next message, where small ones come
@@ -143,11 +143,11 @@ def connect(
     wants_multicast = environment.hears_multicast(tag, interface) if multicast == "probe" else multicast
     awaits_network = multicast == "probe" and not (wants_multicast or places or is_loopback(interface))
     if awaits_network:
-        # Down for the moment, as far as anybody can tell: that must not decide for the life of the node.
+        # The network may be down for a moment; that must not decide for the life of the node.
         wants_multicast = True
     meets = not wants_multicast and not places
     if meets:
-        # The nodes of one computer meet at a port that follows from the domain: who has it carries the service.
+        # The nodes of one computer meet at a port that follows from the domain; its owner carries the service.
         places = (Endpoint(environment.address(interface), meeting_port(tag)),)
     options = HostOptions(
         tag,

@@ -36,7 +36,7 @@ class TopicEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """Messages of one sender with consecutive numbers, as they came in: what `Topic.batches` gives at high rates."""
+    """Consecutive messages of one sender, as they came in; for high rates (`Topic.batches`)."""
 
     topic: str
     payloads: Sequence[bytes]
@@ -68,4 +68,4 @@ class TopicView(msgspec.Struct, frozen=True):
 
     joined: tuple[Member, ...]
     left: tuple[Member, ...]
-    """Who came and who went since the view that was told before."""
+    """Members that came and went since the view before."""

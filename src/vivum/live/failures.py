@@ -1,4 +1,4 @@
-"""What can go wrong for an application that uses topics, beside wrong use."""
+"""Errors that an application that uses topics may see."""
 
 from vivum.core.errors import HostError, UsageError, VivumError
 from vivum.core.ids import Member

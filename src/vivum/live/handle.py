@@ -47,7 +47,7 @@ from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 64 * 1024 * 1024
-"""What may wait for the reader of a topic, in bytes, unless it is entered with another limit."""
+"""Default limit of what may wait for the reader of a topic, in bytes."""
 
 LEAVE_S = 0.5
 """How long a node that closes waits for the service to let it go."""
@@ -63,7 +63,7 @@ def _disown_all() -> None:
         each.disown()
 
 
-# So that sending need not look at the process id each time.
+# A hook, so that sending need not compare process ids each time.
 os.register_at_fork(after_in_child=_disown_all)
 
 
@@ -101,21 +101,21 @@ class NodeHandle:
 
     @property
     def member(self) -> Member | None:
-        """This life of this node: id and incarnation. None while it is out of the domain for a moment."""
+        """This life of this node: id and incarnation. None while it is out of the domain."""
         return self._life
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the node takes unicast datagrams; usable as a seed by other nodes."""
+        """The endpoint for unicast datagrams; other nodes can use it as a seed."""
         return self._host.endpoint
 
     @property
     def carries_service(self) -> bool:
-        """Tell whether the domain's configuration service runs in this process."""
+        """Whether the domain's configuration service runs in this process."""
         return self._host.carries_service
 
     def statistics(self) -> NodeStatistics:
-        """Tell what the node did so far, and how it stands."""
+        """Return what the node did so far, and its present state."""
         host, info = self._host, self._host.service_info
         return NodeStatistics(
             self._life,
@@ -279,7 +279,7 @@ class NodeHandle:
     ) -> list[Seat]:
         """Take a seat in each topic: find its group, check type and guarantee, listen, and join.
 
-        `listen` returns who takes what comes, if anybody does. Returns when the node is in the view of each topic;
+        `listen` returns the listener of a seat, or None. Returns when the node is in the view of each topic;
         `give_back` must follow for each. If anything fails, all are given back.
         """
         seats = await self._find_seats(names, schema, guarantee)
@@ -310,14 +310,14 @@ class NodeHandle:
             self._host.submit(LeaveGroup(seat.group))
 
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
-        """Find the groups of topics, and check that type and guarantee fit."""
+        """Return the seats of topics, created where needed; check that type and guarantee fit."""
         self.check_open()
         unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
         if unknown:
             entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
             records, service = None, self._service
             while records is None or service != self._service:
-                # Groups are those of one service: if another took its place meanwhile, it must say.
+                # Groups belong to one service: ask again if another replaced it meanwhile.
                 service = self._service
                 records = await self._browser.enter(entries)
             for record in records:
@@ -354,7 +354,7 @@ class NodeHandle:
         await self._until(lambda: all(seat.view is not None for seat in seats))
 
     async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
-        """Wait until the node is out of groups that it is leaving: a new stay must not begin inside the old one."""
+        """Wait until the node is out of groups that it is leaving: a new stay must not overlap the old one."""
         leaving = [seat for seat in seats if seat.is_leaving]
         if leaving:
             await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
@@ -363,12 +363,12 @@ class NodeHandle:
                     seat.is_leaving, seat.view = False, None
 
     def forget(self, topic: Any) -> None:
-        """Hold a topic or a subscription no more."""
+        """Drop a topic or a subscription that was left."""
         self._topics.pop(topic, None)
         self._subscriptions.pop(topic, None)
 
     def name_of(self, group: GroupId) -> str:
-        """Tell the name of a group."""
+        """Return the name of the topic of a group."""
         seat = self._by_group.get(group)
         # A topic may have got another group since the message came.
         return f"group {group}" if seat is None else seat.name
@@ -386,12 +386,12 @@ class NodeHandle:
         return self._seats.values()
 
     def seat_of(self, name: str) -> Seat | None:
-        """Find the seat of a topic; None if this node was never in it."""
+        """Return the seat of a topic; None if this node was never in it."""
         return self._seats.get(name)
 
     @property
     def browser(self) -> Browser:
-        """Who asks the directory."""
+        """The node's access to the directory."""
         return self._browser
 
     # From the host.
@@ -454,7 +454,7 @@ class NodeHandle:
         self._progress.set()
 
     def _look_at_entering(self) -> None:
-        """Hand views to the seats that wait for their first one, if this node is in their groups already."""
+        """Install views at seats that wait for their first one, if this node is in their groups already."""
         client = self._host.client
         groups = RangeSet((group, group + 1) for group in sorted(seat.group for seat in self._entering))
         self._install_views(client.bundles(groups.intersection(client.groups)))
@@ -479,7 +479,7 @@ class NodeHandle:
         self._look_at_entering()
 
     def _move_seats(self, records: Iterable[TopicRecord]) -> None:
-        """Give seats the groups that another service has for their topics. A type that does not fit is a fault."""
+        """Move seats to the groups that another service has for their topics. A type mismatch faults the seat."""
         moved: list[Seat] = []
         leaves: list[Command] = []
         for record in records:
@@ -509,7 +509,7 @@ class NodeHandle:
             self._loop.call_exception_handler({"message": "a task of a vivum node failed", "exception": error})
 
     def call_safely(self, callback: Callable[[Any], None], argument: Any) -> None:
-        """Call back into the application; what it raises must not stop the node."""
+        """Call back into the application; report what it raises, so that the node goes on."""
         try:
             callback(argument)
         except Exception as error:
@@ -530,7 +530,7 @@ class NodeHandle:
 
     @staticmethod
     def closed_error(text: str) -> ClosedError:
-        """Make the error for what was closed or left."""
+        """Return the error for what was closed or left."""
         return ClosedError(f"{text}; connect or enter again")
 
     async def close(self) -> None:
@@ -544,7 +544,7 @@ class NodeHandle:
             self.close_now()
 
     def close_now(self) -> None:
-        """Close the sockets without a word; the others notice by the silence."""
+        """Close the sockets without leaving; the others notice the silence."""
         if self._is_forked:
             return
         if not self._is_closed:
@@ -563,7 +563,7 @@ class NodeHandle:
         self._progress.set()
 
     def disown(self) -> None:
-        """Refuse all use in a child that was forked: sockets and selector are the parent's, who goes on with them."""
+        """Refuse all use in a forked child: sockets and selector belong to the parent."""
         self._is_closed = self._is_forked = True
         for seat in self._seats.values():
             seat.disown(self.closed_error(f"node {self.name!r} {FORKED}"))

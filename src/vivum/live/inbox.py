@@ -1,9 +1,9 @@
-"""What waits for the reader of a topic, bounded.
+"""The bounded queue of messages that wait for the reader of a topic.
 
-The network of others cannot be held up by a reader that is slow: by then the messages are here. So the limit of this
-queue has one of two policies. `raise`: what comes while the queue is full is not kept, and reading
-raises `MissedMessages` with their number where they are missing. `drop oldest`: the newest are kept and what was
-dropped is counted (`statistics`). The size is an estimate: of a long run of messages three are looked at.
+A slow reader must not hold up the network: its messages are already here. So the queue has one of two policies at its
+limit. `raise`: new messages are not kept, and reading raises `MissedMessages` with their number where they are missing.
+`drop oldest`: the newest are kept and the dropped ones counted (`statistics`). The size is an estimate: of a long run
+of messages three are measured.
 
 Invariants: `size` is the sum of the sizes in the queue; markers (exceptions) have size 0.
 """
@@ -16,16 +16,16 @@ from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
 
 VIEW_BYTES, MEMBER_BYTES = 128, 16
-"""What a view that waits for its reader counts, and each of its members."""
+"""Estimated size of a waiting view, and of each of its members."""
 
 Item = Delivery | TopicView | MissedMessages
 
 EXACT_MESSAGES_MAX = 16
-"""Up to so many messages of a run are measured; of more, three, since a look at each would cost as much as all else."""
+"""Runs up to this length are measured exactly; of longer ones three messages are, since measuring all is too dear."""
 
 
 def estimated_bytes(delivery: Delivery) -> int:
-    """Tell about how many bytes a run of messages holds."""
+    """Return an estimate of the bytes in a run of messages."""
     payloads = delivery.payloads
     count = len(payloads)
     if count <= EXACT_MESSAGES_MAX:
@@ -59,7 +59,7 @@ class Inbox:
         self.bytes_max = bytes_max
         self._drops_oldest = drops_oldest
         self._items: deque[tuple[int, Item]] | tuple[()] = ()
-        # A deque is 600 bytes even when empty: made when something comes.
+        # A deque has 600 bytes even when empty, so it is made on demand.
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self.closed = False
@@ -71,12 +71,12 @@ class Inbox:
 
     @property
     def has_delivery(self) -> bool:
-        """Tell whether `take` would return something, and not raise."""
+        """Whether `take` would return a delivery."""
         items = self._items
         return isinstance(items, deque) and bool(items) and isinstance(items[0][1], Delivery)
 
     def put(self, delivery: Delivery) -> None:
-        """Queue what came, or apply the policy."""
+        """Queue a delivery, or apply the policy if there is no room."""
         size = estimated_bytes(delivery)
         items = self._queue()
         if self.size and self.size + size > self.bytes_max:
@@ -111,7 +111,7 @@ class Inbox:
         )
 
     def on_view(self, view: TopicView) -> None:
-        """Queue a view at its place between messages, for a reader that asked for views. It counts as messages do."""
+        """Queue a view at its place between messages, if the reader asked for views. It counts as messages do."""
         if not self.wants_views:
             return
         size = VIEW_BYTES + MEMBER_BYTES * len(view.members)
@@ -133,14 +133,14 @@ class Inbox:
                 self.missed += len(old.payloads)
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Let the reader know, at this place, that messages are missing."""
+        """Mark this place: reading raises `MissedMessages` here."""
         self.missed += told.count or 0
         if not self._drops_oldest:
             self._queue().append((0, told))
             self._wake()
 
     def take(self) -> Delivery | TopicView | None:
-        """Take the next delivery or view, None if there is none; raises `MissedMessages` where some are missing."""
+        """Return the next delivery or view, or None; raise `MissedMessages` where messages are missing."""
         items = self._items
         if not isinstance(items, deque) or not items:
             return None
@@ -153,7 +153,7 @@ class Inbox:
         return item
 
     async def wait(self) -> bool:
-        """Wait until there is something; False if there is nothing and will be nothing any more."""
+        """Wait until something is queued; return False if the inbox is closed and empty."""
         while not self._items:
             if self.closed:
                 return False
@@ -167,7 +167,7 @@ class Inbox:
         return True
 
     async def wait_for_room(self, size: int) -> None:
-        """Wait until so much more fits below the limit, or nothing is queued, or it is closed. One task may wait."""
+        """Wait until `size` more bytes fit, or the queue is empty or closed. One task may wait."""
         while self.size and self.size + size > self.bytes_max and not self.closed:
             self._room = self._room or asyncio.Event()
             self._room.clear()
@@ -178,7 +178,7 @@ class Inbox:
             self._waiter.set_result(None)
 
     def close(self) -> None:
-        """Nothing more will come; what is here can still be read."""
+        """Close the queue; what is in it can still be read."""
         self.closed = True
         if self._room is not None:
             self._room.set()

@@ -23,7 +23,7 @@ NAME_BYTES_MAX = 255 - len(".0123456789abcdef.part")
 """A file name of Linux has at most 255 bytes, and that of the part is longer than the target's."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many bytes are done, of how many."""
+"""Called with the bytes that are done, and the total."""
 
 _DIGEST = re.compile(f"[0-9a-f]{{{2 * DIGEST_BYTES}}}")
 _BLOCK_BYTES = 1 << 20
@@ -76,7 +76,7 @@ class PartFile:
             raise
 
     def _look_at_target(self) -> None:
-        """Find out whether the target is there already, and raise if it may not be replaced."""
+        """Check whether the target is there already; raise if it may not be replaced."""
         try:
             found = os.stat(self.target.name, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -129,7 +129,7 @@ class PartFile:
         return True
 
     def has_right_digest(self) -> bool:
-        """Read all of it again and compare the checksum."""
+        """Return whether the file on disk has the promised checksum."""
         try:
             os.fsync(self._handle)
             return digest_of(self._handle) == self._digest
@@ -137,7 +137,7 @@ class PartFile:
             raise self._cannot_write(error) from error
 
     def start_again(self) -> None:
-        """Throw away what is here."""
+        """Discard what is here."""
         try:
             os.ftruncate(self._handle, 0)
         except OSError as error:
@@ -145,7 +145,7 @@ class PartFile:
         self.have = 0
 
     def finish(self) -> None:
-        """Move it to its target, which must not exist unless it may be overwritten."""
+        """Move the file to its target, which must not exist unless it may be overwritten."""
         part, target, folder = self.path.name, self.target.name, self._folder
         try:
             os.fchmod(self._handle, 0o666 & ~_umask())
@@ -157,7 +157,7 @@ class PartFile:
         self.is_complete = True
 
     def _link(self, part: str, target: str) -> bool:
-        """Give it its name only if that is free, in one step. False where the file system has no such step."""
+        """Name the file atomically if the name is free; return False where the file system cannot."""
         try:
             os.link(part, target, src_dir_fd=self._folder, dst_dir_fd=self._folder, follow_symlinks=False)
         except FileExistsError:
@@ -170,7 +170,7 @@ class PartFile:
         return True
 
     def close(self) -> None:
-        """Let go of it; what is here stays."""
+        """Close the file; what is here stays."""
         for handle in (self._handle, self._folder):
             if handle >= 0:
                 os.close(handle)
@@ -185,7 +185,7 @@ class PartFile:
 
 
 def digest_of(handle: int, progress: Progress | None = None) -> str:
-    """Compute the checksum of an open file."""
+    """Return the checksum of an open file."""
     made = hashlib.blake2b(digest_size=DIGEST_BYTES)
     size, offset = os.fstat(handle).st_size, 0
     while block := os.pread(handle, _BLOCK_BYTES, offset):

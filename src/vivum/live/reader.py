@@ -1,6 +1,6 @@
 """Reading: turns what an inbox holds into events or batches, for a topic or for all topics of a pattern.
 
-Cancellation safe: what was not returned is returned by the next read, also in the middle of a run of messages.
+Cancellation safe: what was not returned is returned by the next read, even in the middle of a run.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Names(Protocol):
-    """Who knows how topics are called: a seat its own, a node all."""
+    """Names topics by their groups: a seat knows its own, a node all."""
 
     def name_of(self, group: GroupId) -> str:
-        """Tell the name of the topic of a group."""
+        """Return the name of the topic of a group."""
 
 
 class Reader(Generic[T]):
@@ -37,14 +37,14 @@ class Reader(Generic[T]):
         self._index = 0
 
     async def next_event(self) -> TopicEvent[T] | None:
-        """Wait for the next message; None if there will be none any more. Views are passed over."""
+        """Return the next message; None at the end. Views are skipped."""
         while True:
             item = await self.next_item()
             if not isinstance(item, TopicView):
                 return item
 
     async def next_item(self) -> TopicEvent[T] | TopicView | None:
-        """Wait for the next message or view, each at its place; None if there will be none any more."""
+        """Return the next message or view, in order; None at the end."""
         while True:
             delivery, index = self._delivery, self._index
             if delivery is not None and index < len(delivery.payloads):
@@ -63,7 +63,7 @@ class Reader(Generic[T]):
                 return None
 
     async def next_batch(self) -> Batch[T] | None:
-        """Wait for the next run of messages; None if there will be none any more."""
+        """Return the next run of messages; None at the end."""
         delivery, index = self._delivery, self._index
         if delivery is not None and index < len(delivery.payloads):
             self._delivery = None
@@ -171,7 +171,7 @@ class Events(Generic[T]):
 
 
 class EventsAndViews(Generic[T]):
-    """Iterates over messages and views, each at its place."""
+    """Iterates over messages and views in order."""
 
     __slots__ = ("_reader",)
 

@@ -1,4 +1,4 @@
-"""What a node tells of itself when others ask: its load, and how many messages it has sent to a topic."""
+"""Answers what other nodes ask: this node's load, and how many messages it has sent to a topic."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
 
 LOAD_TOPICS_MAX = 32
-"""Topics that a report of a node's load names."""
+"""The most topics that a load report names."""
 
 
 class Reporter:
@@ -20,7 +20,7 @@ class Reporter:
         self._counters = counters
 
     def report_load(self, request: int) -> LoadReport | None:
-        """Tell what the node does; nothing while it has no life."""
+        """Return the node's load; None while it has no life."""
         life, counters = self._node.member, self._counters
         if life is None:
             return None
@@ -39,9 +39,9 @@ class Reporter:
         )
 
     def report_sending(self, request: int, topic: str) -> SendingReport | None:
-        """Tell how many messages this life has sent to a topic, and in which view of it the node is.
+        """Return how many messages this life has sent to a topic, and the topic's view here.
 
-        What is numbered after the view was noted belongs to that view or a later one, whether it is counted or not.
+        Messages numbered after the view was read belong to that view or a later one, whether they are counted or not.
         """
         life = self._node.member
         if life is None:

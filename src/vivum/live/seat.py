@@ -1,6 +1,6 @@
-"""A node's seat in one topic: what it sent, what became of it, its view, and who here wants what comes.
+"""A node's seat in one topic: what it sent, what became of it, its view, and its listeners.
 
-All handles of one topic on one node share its seat. It stays when the last handle has left, so that numbers go on.
+All handles of one topic on one node share its seat. It outlives the last handle, so that numbers go on.
 
 Invariants: `settled <= accepted`; both count messages of one life of this node, as the protocol numbers them. What is
 settled was confirmed or reported as failed, and so is everything before it.
@@ -31,24 +31,24 @@ NO_CHANNEL = Channel(0)
 """Membership chooses the channels; what a join names is not used."""
 
 TURN_S = 0.002
-"""A task that sends without ever having to wait lets others run after this time."""
+"""A task that sends without ever waiting yields to others after this time."""
 
 _Members = tuple[Member, ...]
 
 VIEWS_MAX = 256
-"""Views that wait for who watches them; the oldest go, since the newest says all."""
+"""Views that wait for a watcher; the oldest are dropped, since the newest says all."""
 
 
 class Listener(Protocol):
-    """Who takes what is delivered in a topic here: an inbox, callbacks, a recorder."""
+    """Takes what is delivered in a topic here: an inbox, callbacks, a recorder."""
 
     @property
     def wants_own(self) -> bool:
-        """Also what this node sent itself."""
+        """Whether it takes messages that this node sent itself."""
 
     @property
     def wants_packed(self) -> bool:
-        """Runs of messages uncut, as `PackedRun`s, where they come so."""
+        """Whether it takes runs uncut, as `PackedRun`s, where they come so."""
 
     def put(self, delivery: Delivery) -> None:
         """Take a run of messages."""
@@ -61,9 +61,9 @@ class Listener(Protocol):
 
 
 class MemberChanges:
-    """Who joined and who left between two views: worked out once for all topics with the same two lists of members.
+    """Who joined and who left between two views, computed once for all topics with the same two lists of members.
 
-    Lists are told apart by identity. They are held here, so keep this no longer than one round of views takes.
+    Lists are compared by identity and held here, so keep this only while views are being installed.
     """
 
     __slots__ = ("_found", "compared")
@@ -87,12 +87,12 @@ class MemberChanges:
 
 
 def install_views(bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"]) -> MemberChanges:
-    """Hand views to the seats of their groups; seats that nobody holds get none. Returns what was compared."""
+    """Install views at the seats of their groups that somebody holds. Return what was compared."""
     changes = MemberChanges()
     for bundle in bundles:
         number, members = bundle.number, bundle.members
         groups = RangeSet.from_bounds(bundle.groups)
-        # Ranges are what the service says, and may have more groups than anybody could walk.
+        # Ranges come from the service, and may have more groups than could be walked.
         here = groups if groups.count() <= len(seats) else [group for group in seats if group in groups]
         for group in here:
             seat = seats.get(GroupId(group))
@@ -102,7 +102,7 @@ def install_views(bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"
 
 
 class Seat:
-    """One topic at one node. Thousands of them are common, so what few need is made when it is needed."""
+    """One topic at one node. Thousands are common, so rarely used parts are made on demand."""
 
     __slots__ = (
         "_accepted_life",
@@ -140,10 +140,10 @@ class Seat:
         self.guarantee = guarantee
         self.layers: tuple[Layer, ...] = guarantee.make_layers()
         self.slow = SlowMembers.ISOLATE
-        # Somebody here wants no objects for messages: the group is joined so.
+        # A listener wants messages uncut: the group is joined with `packed`.
         self.packs = False
         self.holders = 0
-        # The last holder has left, but the group may deliver to us still: not to those who come now.
+        # The last holder has left, but the group may still deliver: drop that, new holders must not get it.
         self.is_leaving = False
         self.accepted = 0
         self.settled = 0
@@ -166,7 +166,7 @@ class Seat:
         self._waiting = 0
 
     def name_of(self, group: GroupId) -> str:  # noqa: ARG002
-        """Return the name of the topic, whatever group it has now."""
+        """Return the name of the topic, whatever its group is now."""
         return self.name
 
     @property
@@ -182,8 +182,8 @@ class Seat:
     # Out.
 
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
-        """Hand messages over, unless something must be waited for."""
-        # Others may have been here first.
+        """Send messages if that needs no waiting; return whether they were sent."""
+        # Those who wait go first.
         return not self._waiting and self._submit(payloads, measured, None)
 
     def _submit(
@@ -211,10 +211,10 @@ class Seat:
         measured: tuple[int, int] | None = None,
         heads: Sequence[bytes] | None = None,
     ) -> None:
-        """Hand messages over, and wait while there is no room. Cancelled while it waits, nothing was sent."""
+        """Send messages; wait while there is no room. If it is cancelled while it waits, nothing was sent."""
         if self._waiting or not self._submit(payloads, measured, heads):
             if measured is not None:
-                # Whoever waits for long may use its list again, and what was measured would not be true any more.
+                # The caller may reuse its list while we wait, which would invalidate the measurement.
                 payloads = payloads[:]
             self._waiting += 1
             if self._turn is None:
@@ -226,18 +226,18 @@ class Seat:
             finally:
                 self._waiting -= 1
         host = self._host
-        # Of the node, not of the topic: who sends to thousands in turn would give way after every message.
+        # Counted by node, not by topic: a sender to thousands of topics would yield after every message.
         if host.time() - host.yielded_s > TURN_S:
             await asyncio.sleep(0)
             host.yielded_s = host.time()
 
     def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """As `send`, with keys from (query, batch, first) on. The topic must be keyed, the query of 16 bytes."""
+        """Send messages with keys from (query, batch, first) on. The topic must be keyed, the query has 16 bytes."""
         assert self.seen is not None, self.name
         return self.send(payloads, heads=heads_of(query, batch, first, len(payloads)))
 
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """As `send`, for messages of a keyed topic that have their heads on them already."""
+        """Send messages of a keyed topic that already have their heads."""
         assert self.seen is not None, self.name
         sizes = [head_bytes(each) for each in payloads]
         bare = [each[size:] for each, size in zip(payloads, sizes, strict=True)]
@@ -246,7 +246,7 @@ class Seat:
     # What became of it.
 
     def on_confirmed(self, first: int, stop: int) -> None:
-        """Note that these messages are at every member."""
+        """Note that every member has these messages."""
         self.stable += stop - first
         self._settle(first, stop)
 
@@ -258,7 +258,7 @@ class Seat:
 
     def _settle(self, first: int, stop: int) -> None:
         if first > self.settled:
-            # Of another region, whose word came first.
+            # A later message was settled first, in another region.
             if self._settled_beyond is None:
                 self._settled_beyond = RangeSet()
             self._settled_beyond.add_range(first, stop)
@@ -287,7 +287,7 @@ class Seat:
             )
 
     def notify(self) -> None:
-        """Wake all who wait for a change."""
+        """Wake all tasks that wait for a change."""
         if self._changed is not None:
             self._changed.set()
 
@@ -299,13 +299,13 @@ class Seat:
         await self._changed.wait()
 
     def disown(self, fault: Exception) -> None:
-        """Refuse to send with this error, in a child that was forked: who waited for room waits in the parent."""
+        """Refuse to send with this error, in a forked child: whoever waited for room waits in the parent."""
         self.fault, self._waiting, self._turn = fault, 0, None
 
     # In.
 
     def on_delivery(self, delivery: Delivery, is_own: bool) -> None:
-        """Hand a run of messages to all who want it."""
+        """Hand a run of messages to the listeners."""
         self.delivered += len(delivery.payloads)
         if self.is_leaving:
             return
@@ -317,7 +317,7 @@ class Seat:
                 listener.put(delivery)
 
     def _put_packed(self, delivery: Delivery, run: PackedRun) -> None:
-        """Hand over a run that was not cut, and cut it once for all who want it so. Own messages never come packed."""
+        """Hand an uncut run to listeners, cut once for those who want it cut. Own messages never come packed."""
         plain: Delivery | None = None
         for listener in self.listeners:
             if listener.wants_packed:
@@ -327,18 +327,18 @@ class Seat:
                 listener.put(plain)
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Let all who listen know that messages are missing."""
+        """Report to all listeners that messages are missing."""
         for listener in self.listeners:
             listener.interrupt(told)
 
     def listen(self, listener: Listener) -> None:
-        """Hand over all that comes from now on."""
+        """Add a listener."""
         self.listeners += (listener,)
-        # Layers look at messages one by one, so these are cut in any case.
+        # Layers look at single messages, so these are cut in any case.
         self.packs = self.packs or (listener.wants_packed and not self.layers)
 
     def unlisten(self, listener: Listener) -> None:
-        """Hand over no more; nothing happens if it did not listen."""
+        """Remove a listener, if it is there."""
         self.listeners = tuple(each for each in self.listeners if each is not listener)
 
     # Views and lives.
@@ -360,14 +360,14 @@ class Seat:
         self.notify()
 
     def on_life_ended(self, life: Member) -> None:
-        """A life of the node has ended: there is no view, and the numbers of the next one begin anew."""
+        """Note that a life of the node has ended: there is no view, and the next life numbers from 0."""
         if life == self._accepted_life:
             self._begin_numbers(None)
         self.view = None
         self.notify()
 
     def move_to(self, group: GroupId) -> None:
-        """Go on in the group that another service has for the topic. Nobody hears of what is not settled any more."""
+        """Move to the group that another service has for the topic. What is not settled is reported as failed."""
         if self.settled < self.accepted:
             cause = "another service took over, and gave the topic another group"
             self.on_failed(SendFailed(self.group, self.settled, self.accepted, None, cause))

@@ -1,4 +1,4 @@
-"""What a node tells of itself."""
+"""Statistics of a node."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from vivum.protocols.qsm.memory import MemoryHeld
 
 @dataclass(frozen=True, slots=True)
 class NodeStatistics:
-    """What a node did so far, and how it stands."""
+    """What a node did so far, and its present state."""
 
     member: Member | None
     domain: str
@@ -24,13 +24,13 @@ class NodeStatistics:
     """What the system granted."""
 
     lost_on_purpose: int
-    """Datagrams that arrived and were thrown away, as `connect(loss=)` asks for."""
+    """Arrived datagrams that were dropped on purpose (`connect(loss=)`)."""
 
     shared_frames_sent: int
-    """Large frames that it wrote into memory that nodes of this machine share, each once however many read it."""
+    """Large frames written into shared memory, each counted once however many nodes read it."""
 
     shared_frames_missed: int
-    """Such frames of others that were written over before it read them: lost as datagrams are, and repaired."""
+    """Shared frames of others that were overwritten before they were read: lost and repaired like datagrams."""
 
     counters: dict[str, int]
     """As listed in docs/reference/counters.md."""

@@ -1,4 +1,4 @@
-"""Receiving from all topics that match a pattern, also from those that appear later."""
+"""Subscriptions: receive from all topics that match a pattern, also from those that appear later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ class Subscription(Generic[T]):
     def __init__(self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox) -> None:
         self.pattern = pattern
         self.passed_over: dict[str, str] = {}
-        """Topics that match but were not entered, and why."""
+        """Matching topics that were not entered, and why."""
 
         self._node = node
         self._codec = codec
@@ -44,12 +44,12 @@ class Subscription(Generic[T]):
 
     @property
     def reader(self) -> Reader[T]:
-        """What turns messages into events and batches; for other kinds of reading than those here."""
+        """The reader that makes events and batches, for other ways of reading than those here."""
         return self._reader
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The names of the topics that are received from now."""
+        """The names of the entered topics."""
         return tuple(self._seats)
 
     async def __aenter__(self) -> "Subscription[T]":
@@ -90,7 +90,7 @@ class Subscription(Generic[T]):
         return True
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
-        """Wait until at least so many topics are received from."""
+        """Wait until at least `count` topics are entered; return their names."""
         while len(self._seats) < count or any(seat.view is None for seat in self._seats.values()):
             self._node.check_open()
             self._has_entered.clear()
@@ -128,7 +128,7 @@ class Subscription(Generic[T]):
             await asyncio.wait([self._task])
 
     def disown(self) -> None:
-        """End reading in a child that was forked; what was received can still be read."""
+        """End reading in a forked child; what was received can still be read."""
         self._is_closed = self._inbox.closed = True
 
     async def __aexit__(

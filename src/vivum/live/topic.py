@@ -32,30 +32,30 @@ class TopicStatistics:
 
     sent: int
     stable: int
-    """Of this life of the node: known to be at every member."""
+    """Confirmed in this life of the node: every member has them."""
 
     failed: int
     delivered: int
     """Handed over by the protocol here, own messages included."""
 
     queued_bytes: int
-    """Wait for the reader, estimated."""
+    """Waiting for the reader, estimated."""
 
     missed: int
     """Not given to the reader: it was too slow, or they could not be had."""
 
     undecodable: int
-    """Of another type than the topic's; passed over."""
+    """Not of the topic's type; skipped."""
 
     repeated: int
-    """Of a `KEYED` topic: came again with the same key, by whichever sender; passed over."""
+    """In a `KEYED` topic: came again with the same key, from any sender; skipped."""
 
     view: int
     members: int
 
 
 class _Callback:
-    """Calls back for what is delivered, and for what is missing."""
+    """A listener that calls back for deliveries and for missing messages."""
 
     wants_packed = False
     __slots__ = ("interrupt", "put", "wants_own")
@@ -68,7 +68,7 @@ class _Callback:
         self.wants_own = wants_own
 
     def on_view(self, view: TopicView) -> None:
-        """Pass over: callbacks are for messages; `Topic.views` has the views."""
+        """Ignore views: callbacks are for messages; `Topic.views` has the views."""
 
 
 class Topic(Generic[T]):
@@ -103,7 +103,7 @@ class Topic(Generic[T]):
         self._is_left = False
         self._reader: Reader[T] = Reader(inbox, codec.decode, seat)
         self.listener: Listener | None = (catching_up or inbox) if receive else None
-        """Who listens at the seat for this topic."""
+        """The listener at the seat; None if the topic only sends."""
 
         self._receives = receive
 
@@ -119,27 +119,27 @@ class Topic(Generic[T]):
 
     @property
     def is_live(self) -> bool:
-        """Tell whether the reader gets what comes now; before, with `replay=`, it gets back copies."""
+        """Whether the reader gets the live stream; with `replay=` it gets back copies before that."""
         return self._catching_up is None or self._catching_up.is_live
 
     @property
     def view(self) -> TopicView | None:
-        """The present view; None while the node is out of the topic for a moment."""
+        """The present view; None while the node is out of the topic."""
         return self._seat.view
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is in the present view, oldest first."""
+        """The members of the present view, oldest first."""
         return () if self._seat.view is None else self._seat.view.members
 
     @property
     def reader(self) -> Reader[T]:
-        """What turns messages into events and batches; for other kinds of reading than those here."""
+        """The reader that makes events and batches, for other ways of reading than those here."""
         self._must_receive()
         return self._reader
 
     async def begin_replay(self) -> None:
-        """Begin with back copies, if the topic was entered so; `NodeHandle.enter` does."""
+        """Begin with back copies, if the topic was entered with `replay=`; `NodeHandle.enter` calls it."""
         if self._catching_up is not None:
             await self._catching_up.begin()
 
@@ -150,11 +150,11 @@ class Topic(Generic[T]):
         await self._seat.send((self._codec.encode(value),))
 
     def try_send(self, value: T) -> bool:
-        """Send a message if the queue has room for it now; False if not."""
+        """Send a message if the queue has room now; return whether it was sent."""
         return self._seat.try_send((self._codec.encode(value),))
 
     async def send_many(self, values: Sequence[T]) -> None:
-        """Send a list of messages at once, all or none: the way to high rates.
+        """Send a list of messages, all or none. Use it for high rates.
 
         The list itself is used, so do not change it afterwards.
         """
@@ -162,24 +162,24 @@ class Topic(Generic[T]):
             await self._seat.send(*self._encoded(values))
 
     def try_send_many(self, values: Sequence[T]) -> bool:
-        """Send a list of messages if the queue has room for all of them now; False if not."""
+        """Send a list of messages if the queue has room for all now; return whether they were sent."""
         return not (values or _is_no_list(values)) or self._seat.try_send(*self._encoded(values))
 
     def _encoded(self, values: Sequence[T]) -> tuple[Sequence[bytes], tuple[int, int] | None]:
-        """Make messages of values; with what `measure` found of them, if they were looked at."""
+        """Encode values; return the messages, and their measurement if it is known."""
         if self._codec.is_raw:
             try:
-                # The cheapest way to see that all are `bytes`: it is compiled.
+                # `measure` is compiled: the cheapest check that all are `bytes`.
                 return values, measure(values)  # type: ignore[arg-type, return-value]
             except TypeError:
-                # Others than `bytes`, or in something else than a list: what can be taken is.
+                # Not `bytes`, or not in a list: encode one by one below.
                 pass
         if _is_no_list(values):
             raise UsageError(f"topic {self.name} takes a list of messages, not {values!r}")
         return list(map(self._codec.encode, values)), None
 
     async def flush(self) -> None:
-        """Wait until all that this node sent to the topic is stable: at every member of its view, or reported.
+        """Wait until all that this node sent to the topic is confirmed or reported as failed.
 
         Raises `SendFailedError` if something sent since the last flush failed.
         """
@@ -189,7 +189,7 @@ class Topic(Generic[T]):
 
     def _listen_by(self, listener: Listener) -> None:
         if self._catching_up is not None:
-            # It stands between the topic and whoever listens.
+            # It stands between the seat and the listener.
             self._catching_up.sink = listener
             return
         if self.listener is not None:
@@ -215,7 +215,7 @@ class Topic(Generic[T]):
         return EventsAndViews(self._reader)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
-        """Iterate over runs of messages as they came in: nothing is done for each message."""
+        """Iterate over runs of messages as they came in, without work for each message."""
         self._must_receive()
         return Batches(self._reader)
 
@@ -234,7 +234,7 @@ class Topic(Generic[T]):
     def on(
         self, callback: Callable[[TopicEvent[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
-        """Call back for every message from now on, also for those that wait; nothing is queued any more.
+        """Call back for every message, also for those that wait already; nothing is queued any more.
 
         `missed` is called where messages are missing; without it that goes to the loop's exception handler, as does
         what a callback raises. Callbacks run inside the event loop: they must be short.
@@ -250,7 +250,7 @@ class Topic(Generic[T]):
     def on_batch(
         self, callback: Callable[[Batch[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
-        """As `on`, for whole runs of messages."""
+        """Call back for every run of messages; otherwise as `on`."""
         node, reader = self._node, self._reader
         self._divert(lambda delivery: node.call_safely(callback, reader.batch_of(delivery)), missed)
 
@@ -284,7 +284,7 @@ class Topic(Generic[T]):
             seat.watchers = tuple(each for each in seat.watchers if each is not waiting)
 
     async def wait_for_members(self, count: int) -> tuple[Member, ...]:
-        """Wait until the view has at least so many members, this node included."""
+        """Wait until the view has at least `count` members, this node included; return them."""
         while len(self.members) < count:
             self._node.check_open()
             await self._seat.wait_for_change()
@@ -293,7 +293,7 @@ class Topic(Generic[T]):
     # The end.
 
     def statistics(self) -> TopicStatistics:
-        """Tell what this node did in the topic so far."""
+        """Return what this node did in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
         view, seen = seat.view, seat.seen
         return TopicStatistics(
@@ -310,14 +310,14 @@ class Topic(Generic[T]):
         )
 
     async def leave(self) -> None:
-        """Leave the topic. What was received can still be read; what was sent is seen through by the protocol."""
+        """Leave the topic. What was received can still be read; the protocol completes what was sent."""
         if self._is_left:
             return
         self.let_go()
         await asyncio.sleep(0)
 
     def let_go(self) -> None:
-        """Give the seat back, and take no more messages."""
+        """Give the seat back and stop receiving."""
         if self._is_left:
             return
         self._is_left = True
@@ -330,7 +330,7 @@ class Topic(Generic[T]):
         self._node.forget(self)
 
     def disown(self) -> None:
-        """End reading in a child that was forked; what was received can still be read."""
+        """End reading in a forked child; what was received can still be read."""
         self._reader.inbox.closed = True
 
     async def __aenter__(self) -> "Topic[T]":

@@ -1,9 +1,8 @@
 """The trace of a live node: what it sent, delivered and installed. In Parquet files, for `vivum audit`, or simulated.
 
-Writing costs some microseconds for each message: for runs that are to be judged. A thread writes the files. At most
-`FILES_WAITING_MAX` of them wait for it; then the node waits too, since a trace with a hole is of no use. Records of
-topics that promise nothing (best effort) are left out: there is nothing to judge. Beside what is judged are the names
-of topics, and what the node sent in each second: for `vivum pipeline run operations`.
+Costs some microseconds for each message. A thread writes the files. At most `FILES_WAITING_MAX` of them wait for it;
+then the node waits too, since a trace with a hole is useless. Topics that promise nothing (best effort) are left out.
+For `vivum pipeline run operations` the trace also has the names of topics, and what the node sent in each second.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter
 
 ROWS_PER_FILE = 32_768
-"""Records held before a file is written: a crash can lose so many, and those of files that wait."""
+"""Records held before a file is written. A crash can lose these, and those of files that wait."""
 
 FILES_WAITING_MAX = 4
 """Files whose records wait for the disk, some 8 MB each."""
 
 MEASURE_S = 1.0
-"""How often a node tells what it sent: a fraction of the minutes that it is summed up by."""
+"""How often a node records what it sent; operations are summed up by the minute."""
 
 
 class TraceFolder:
     """Parquet files that a thread writes."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Begin. The node's name, which no other start of it has, tells its files from those of others."""
+        """Begin. Files are named after the node, whose name is unique to this start."""
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "node"
         self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=RELIABLE.promises)
         self._held: list[TraceRecord] = []
@@ -55,7 +54,7 @@ class TraceFolder:
 
     def _write_on(self) -> None:
         while (records := self._full.get()) is not None:
-            # A disk that is full must not stop the node in the middle of its work: `close` tells what is missing.
+            # A full disk must not stop the node: `close` reports what is missing.
             with suppress(StorageError):
                 self._writer.extend(records)
 
@@ -70,7 +69,7 @@ class TraceFolder:
 
 
 def begin_trace(domain: str, name: str, folder: Path | None) -> "NodeTrace | None":
-    """Trace a node to a folder, and to where its environment wants it; None if nobody does."""
+    """Return a trace to a folder and to the environment's sink; None if neither is wanted."""
     given = current_environment().trace_sink(domain)
     sinks = [] if given is None else [given]
     if folder is not None:
@@ -96,18 +95,18 @@ class NodeTrace:
                 sink(record)
 
     def leave_out(self, group: GroupId) -> None:
-        """Do not write what concerns a group."""
+        """Leave the records of a group out."""
         self._unjudged.add(group)
 
     def on_topic(self, now_ns: int, name: str, group: GroupId, guarantee: Guarantee) -> None:
-        """A topic has this group now."""
+        """Note that a topic has this group now."""
         if not guarantee.promises:
             self.leave_out(group)
         elif self._life is not None:
             self(GroupNamed(now_ns, *self._life, group, name))
 
     def watch(self, host: MemberHost) -> None:
-        """Tell every second what a node sent, until it is closed."""
+        """Record every second what a node sent, until it is closed."""
         self._host = host
         self._timer = asyncio.get_running_loop().call_later(MEASURE_S, self._measure_again)
 
@@ -134,7 +133,7 @@ class NodeTrace:
         self(NodeMeasured(host.now_ns, *life, datagrams, size, repairs, repair_bytes, lost, ring_ns))
 
     def on_life(self, now_ns: int, life: Member) -> None:
-        """The process has its first life; the client of the membership tells of later ones."""
+        """Note a life; the first one is recorded here, later ones by the membership client."""
         if self._life is None:
             self(NodeStarted(now_ns, *life))
         self._life = life

@@ -1,11 +1,11 @@
 """One file to many receivers over a topic: in parts, resumable, checksummed.
 
 The sender offers the file; each receiver says from where it wants it; the sender sends parts from the lowest of these
-places on, once for all. At the end of a pass whoever lacks something says so, and the next pass begins there. A
+places on, once for all. At the end of a pass receivers say what they lack, and the next pass begins there. A
 receiver that cannot take the file says that too, and the sender does not wait for it.
 
 What a receiver has is in a file of its own (`part_file`), so that a later run goes on with it. Anybody may offer
-anything: a receiver passes over what it cannot take, and never replaces a file unless it was told to.
+anything: a receiver ignores what it cannot take, and never replaces a file unless it was told to.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ PART_BYTES = 256 * 1024
 """Large enough that parts cost little, small enough that several fit the queues."""
 
 OFFER_S = 1.0
-"""How often the offer is repeated while receivers are waited for."""
+"""How often the offer is repeated while the sender waits for receivers."""
 
 ATTEMPTS_MAX = 2
 """How often a receiver takes the whole file before it gives up on the checksum."""
 
 GOODBYE_S = 5.0
-"""How long a receiver that gives up tries to let the sender know."""
+"""How long a receiver that gives up tries to tell the sender."""
 
 REASON_BYTES_MAX = 500
-"""Of what a receiver says of its failure, so much is sent and shown."""
+"""How much of a receiver's error text is sent and shown."""
 
 REFUSALS_MAX = 100
-"""Offers that were passed over are remembered, so that each is noted once; past it no more are noted."""
+"""Refused offers that are remembered, so that each is noted once; beyond that none are noted."""
 
 
 class FileMessage(Message):
@@ -64,7 +64,7 @@ class FileSent:
     digest: str
     receivers: int
     sent_bytes: int
-    """With what had to be sent again for those who came later."""
+    """Including what was sent again for receivers that came later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class FileReceived:
 
 
 class FileSender:
-    """Sends one file to so many receivers."""
+    """Sends one file to a number of receivers."""
 
     def __init__(self, topic: Topic[FileMessage], path: Path, digest: str, receivers: int) -> None:
         self._topic = topic
@@ -94,7 +94,7 @@ class FileSender:
         self._sent_bytes = 0
 
     async def run(self, progress: Progress) -> FileSent:
-        """Send until enough receivers have the whole file or have failed, and nobody waits for more."""
+        """Send until enough receivers have the file or have failed, and nobody waits for more."""
         listening = asyncio.create_task(self._listen())
         try:
             while self._answered < self._receivers or self._wants:
@@ -125,7 +125,7 @@ class FileSender:
                         self._on_answer(event.sender, event.value)
                 return
             except MissedMessages:
-                # Who still wants something says it again at the end of the pass.
+                # Receivers ask again at the end of the pass.
                 continue
 
     def _on_answer(self, sender: Member, told: FileMessage) -> None:
@@ -144,7 +144,7 @@ class FileSender:
         self._changed.set()
 
     async def _wait_for_wants(self) -> None:
-        """Offer the file until as many as are expected have answered."""
+        """Offer the file until the expected number of receivers have answered."""
         while len(self._wants) + self._answered < self._receivers:
             await self._topic.send(self._say("offer"))
             self._changed.clear()
@@ -191,16 +191,16 @@ class FileSender:
                 async with asyncio.timeout(OFFER_S):
                     await self._changed.wait()
             except TimeoutError:
-                # Its answer, or the end of the pass, may have met a change of views.
+                # The answer, or the end of the pass, may have been lost in a view change.
                 await self._topic.send(self._say("end"))
 
 
 async def send_file(
     node: NodeHandle, topic: str, path: Path, receivers: int, progress: Progress, digest_progress: Progress
 ) -> FileSent:
-    """Send a file to so many receivers, who may come while it runs; return when all have it.
+    """Send a file to a number of receivers, which may come while it runs; return when all have it.
 
-    Raises `HostError` when so many have answered, and some of them that they cannot take it.
+    Raises `HostError` if all have answered, and some of them cannot take it.
     """
     if not path.is_file():
         raise UsageError(f"{path} is not a file")

@@ -1,4 +1,4 @@
-"""The one list of protocols that the simulator can run, by name, and how the nodes of each are built.
+"""The list of protocols that the simulator can run, by name, and how their nodes are built.
 
 `domain` is the whole live node, made by the same function as on sockets (`vivum.node.compose`). The others are parts of
 it, or its yardstick: QSM with a configuration service on a host of its own, and the reference.
@@ -47,14 +47,14 @@ class ProtocolEntry:
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
 
     first_commands: tuple[Command, ...] = ()
-    """What the application on every host asks of its node before all else."""
+    """The first commands of the application on every host."""
 
     carries_service: bool = False
     """The nodes carry the configuration service themselves."""
 
     @property
     def has_service(self) -> bool:
-        """Whether there is a configuration service, wherever it is."""
+        """Whether there is a configuration service, in the nodes or on a host of its own."""
         return self.carries_service or self.make_service is not None
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
@@ -100,7 +100,7 @@ def _make_qsm_node(
     gate = Gate(domain_tag("sim"), counters, nobody, trace)
     # Every start of the process is a new life to the service, whatever number it will give it.
     name = f"node {member.node}, start {member.incarnation}"
-    # Any node can tell where the service is, if the first one is not there any more.
+    # Any node knows where the service is, if the first one is gone.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
     machine = QsmMachine(client, gate, settings, trace=trace)
@@ -111,7 +111,7 @@ def _make_qsm_node(
 def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     counters = Counters()
     gate = Gate(domain_tag("sim"), counters, member)
-    # A service that comes back has lost its state: it can only tell who went on.
+    # A service that restarts has lost its state: it can only point to its successor.
     place = ServiceRole(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
     return Node(member, gate, [place], counters)
 

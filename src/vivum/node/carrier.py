@@ -1,7 +1,7 @@
-"""A place in a node where the configuration service is or can come to be, and how a new one begins there.
+"""Carries the configuration service in a node, or a standby's copy of it, and begins a new one.
 
 The service, or a copy of its state that takes over when it dies, is in the `ServiceRole`; this adds what a live node
-needs: beginning a service where there is none, and telling the machines beside it (directory, beacon) of it.
+needs: beginning a service where there is none, and showing it to the directory and the beacon.
 """
 
 from vivum.core.ids import Endpoint, Member, NodeId
@@ -15,7 +15,7 @@ from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 
 SERVICE_NODE = NodeId(1_000_000)
-"""The node id under which a configuration service speaks that began by itself, and did not take over."""
+"""The node id of a configuration service that began by itself and did not take over."""
 
 
 class Carrier:
@@ -27,7 +27,7 @@ class Carrier:
     has_data = False
 
     def __init__(self, gate: Gate, client: MembershipClient | None) -> None:
-        """Prepare. Only with a client can the node be a standby of a service elsewhere."""
+        """Prepare. Without a client the node cannot be a standby of a service elsewhere."""
         self._gate = gate
         self._place = ServiceRole(gate, client)
         self.effects: list[Effect] = self._place.effects
@@ -51,25 +51,25 @@ class Carrier:
         )
 
     def end(self) -> None:
-        """Carry it no more, nor a copy: the node follows a service of another history, where terms say nothing."""
+        """Drop the service and any copy: the node follows a service of another history, whose terms do not compare."""
         self._place.forget()
 
     def on_service_ended(self) -> None:
-        """The service said that it ends: who has a copy need not wait for the silence."""
+        """Note that the service said farewell: a standby need not wait for its silence."""
         self._place.on_service_ended()
 
     def service(self) -> tuple[ConfigurationService, int] | None:
-        """Return the service that is carried and its term, if there is one."""
+        """Return the carried service and its term, if there is one."""
         serving = self._place.serving
         return None if serving is None else (serving.service, serving.term)
 
     def heard_since(self, since_ns: int) -> int:
-        """Count the lives from which the service heard something since then."""
+        """Return how many lives the service has heard from since then."""
         serving = self._place.serving
         return 0 if serving is None else serving.heard_since(since_ns)
 
     def rouse(self, since_ns: int) -> None:
-        """Ask the lives from which the service heard nothing since then for a sign of life."""
+        """Ask lives that were silent since then for a sign of life."""
         if self._place.serving is not None:
             self._place.serving.rouse(since_ns)
 
@@ -78,17 +78,17 @@ class Carrier:
         self._place.submit(now_ns, command)
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        """Hand it to the place."""
+        """Hand a frame to the role."""
         self._place.on_frame(now_ns, source, frame)
 
     def on_timer(self, now_ns: int) -> None:
-        """Let the place do what is due."""
+        """Do what is due."""
         self._place.on_timer(now_ns)
 
     def next_deadline_ns(self) -> int | None:
-        """Return when something will be due."""
+        """Return the earliest deadline, or None."""
         return self._place.next_deadline_ns()
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
-        """Hand over what the role has to say."""
+        """Make the frames of the role."""
         return self._place.make_frames(room_bytes)

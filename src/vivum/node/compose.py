@@ -1,4 +1,4 @@
-"""How a live node and the node of a configuration service are put together: which machines, joined by what.
+"""Composition of a live node and of the node of a configuration service: which machines, and how they are joined.
 
 Pure: endpoints, time and randomness come in. The runtime opens sockets for such a node, the simulator a link.
 """
@@ -29,12 +29,12 @@ from vivum.wire.codec import FrameBuilder
 from vivum.wire.gate import Gate
 
 NO_ID = NodeId(0)
-"""Any id will do."""
+"""No wish for an id: the service chooses."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberParts:
-    """A live node and those of its machines that others ask."""
+    """A live node and those of its machines that its host uses."""
 
     node: Node
     domain: DomainMachine
@@ -46,7 +46,7 @@ class MemberParts:
 
 @dataclass(frozen=True, slots=True)
 class ServiceParts:
-    """The node of a configuration service and those of its machines that others ask."""
+    """The node of a configuration service and those of its machines that its host uses."""
 
     node: Node
     beaconer: Beaconer
@@ -68,8 +68,8 @@ def compose_member(
 ) -> MemberParts:
     """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
 
-    It does so from `JoinDomain` on. It asks for the id `wanted`. The `builder`, if there is one,
-    makes its reliable frames: where the runtime wants to have them.
+    It begins with `JoinDomain`, and asks for the id `wanted`. A `builder` seals its reliable frames in memory of the
+    runtime's choice.
     """
     counters = Counters()
     nobody = Member(wanted, Incarnation(0))

@@ -1,12 +1,12 @@
 """A node's place in its domain: finds a service or carries it, joins, follows when the service changes, leaves.
 
 Design note: `docs/design/runtime.md`, "Discovery". Composes the finder, the beaconer and the carrier, and directs the
-client of membership, which QSM drives. These tell what happened; what follows from it is decided here, and done when
-the call that told of it is over: no machine is changed while it is in the middle of something.
+client of membership, which QSM drives. These report what happened; this machine decides what follows, and acts when
+the call that reported it is over: no machine is changed in the middle of something.
 
-Knows no sockets, and no names of topics. Invariants: a service that is carried here is announced by the beaconer and
-trusted by the finder; no service is begun while the network was not seen to work; once the node leaves, discovery
-changes nothing any more.
+Knows neither sockets nor names of topics. Invariants: a service that is carried here is announced by the beaconer and
+trusted by the finder; no service begins before the network was seen to work; once the node leaves, discovery changes
+nothing any more.
 """
 
 from collections.abc import Sequence
@@ -35,18 +35,18 @@ CARRY_STEP_NS = 150 * MILLISECOND
 """How much longer each younger node waits before it begins a service in the place of a lost one."""
 
 TAKEOVER_PATIENCE_NS = 5 * SECOND
-"""How long standbys have to take over from a lost service before a node begins a new one."""
+"""How long standbys may take to replace a lost service before a node begins a new one."""
 
 FOLLOW_PATIENCE_NS = 2 * SECOND
-"""How long a service of a later round has to tell a node of itself before the node begins a new life there."""
+"""How long a service of a later round may take to contact a node before the node begins a new life there."""
 
 MEETING_PATIENCE_NS = 1500 * MILLISECOND
-"""How much longer a node waits that is not the one at the port where nodes meet."""
+"""How much longer a node waits that does not have the meeting port."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinDomain(Command):
-    """Find the service of the domain, or carry one, and take part from then on."""
+    """Find the service of the domain, or carry one, and take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +58,21 @@ class LeaveDomain(Command):
 
 @dataclass(frozen=True, slots=True)
 class TrustNetwork(Command):
-    """Take the network for working: a multicast came back. A node that waited for that looks for its service anew."""
+    """Note that the network works: a multicast came back. A node that waited for it seeks its service anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkAwaited(Event):
-    """Nobody answers, and the network was not seen to work: the node goes on looking, and begins no service."""
+    """Nobody answers, and the network was not seen to work: the node keeps seeking and begins no service."""
 
 
 @dataclass(frozen=True, slots=True)
 class DomainLeft(Event):
-    """The node has left its domain, or the time for that is over. What it sends in the same output is its last word."""
+    """The node has left its domain, or its time to leave is over. It sends nothing after this output."""
 
 
 class DomainState(Enum):
-    """Where the node stands."""
+    """Whether the node takes part in a domain."""
 
     OUTSIDE = "did not join yet"
     INSIDE = "takes part, or looks for a service to do so"
@@ -85,19 +85,19 @@ class WayIn:
     """How a node comes into its domain."""
 
     seeds: Sequence[Endpoint] = ()
-    """Nodes or services that are asked for the service, besides the beacon channel."""
+    """Nodes or services to ask for the service, besides the beacon channel."""
 
     embedded: bool = True
     """This node may carry the service. With seeds, only a node that is one of them does."""
 
     meets: bool = False
-    """The only seed is the port at which the nodes of one computer meet. Any of them may carry the service."""
+    """The only seed is the meeting port of this computer's nodes. Any of them may carry the service."""
 
     awaits_network: bool = False
-    """The network was not seen to work yet: begin no service before it was."""
+    """The network was not seen to work yet: begin no service until it is."""
 
     def carry_after_ns(self, endpoint: Endpoint) -> int | None:
-        """Return how much longer than others a node at this endpoint waits before it begins a service; None: never."""
+        """Return how much longer a node at this endpoint waits before it begins a service; None if it never does."""
         if not self.embedded:
             return None
         if not self.seeds:
@@ -141,12 +141,12 @@ class DomainMachine:
         self._endpoint = qsm.client.endpoint
         self._timers: Deadlines[str] = Deadlines()
         self._now_ns = 0
-        # The service that is carried here, as far as its beginning or end was acted upon.
+        # The carried service whose beginning was acted upon.
         self._announced: ServiceMachine | None = None
 
     @property
     def service(self) -> ServiceInfo | None:
-        """The service of the domain, as far as it is known."""
+        """The service of the domain; None if it is not known."""
         return self._finder.service
 
     @property
@@ -157,7 +157,7 @@ class DomainMachine:
     # In.
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Join, leave, or learn of the network."""
+        """Join, leave, or learn that the network works."""
         self._now_ns = now_ns
         match command:
             case JoinDomain():
@@ -209,7 +209,7 @@ class DomainMachine:
     # What follows from what happened.
 
     def _act(self) -> None:
-        """Act on what the machines told, in its order, until acting tells nothing new."""
+        """Act on what the machines reported, in order, until nothing new is reported."""
         told = self._discovery.effects
         while True:
             self._note_service()
@@ -243,7 +243,7 @@ class DomainMachine:
             return
         self.awaits_network = self._finder.is_held_back = False
         if self.state is DomainState.INSIDE and self.service is None:
-            # Nobody could answer so far: everybody gets the whole time for it from now on.
+            # Nobody could answer so far: start the patience anew.
             self._finder.submit(self._now_ns, StartSeeking())
 
     # Following a service.
@@ -252,7 +252,7 @@ class DomainMachine:
         client = self._client
         is_later = service.term >> ROUND_BITS > client.term >> ROUND_BITS
         if client.member is not None and client.term and is_later:
-            # A standby that took over tells its nodes itself, and their lives go on: give it time for that.
+            # A standby that took over contacts its nodes itself, and their lives go on: give it time.
             self._timers.set_earlier("follow", self._now_ns + FOLLOW_PATIENCE_NS)
         else:
             self._follow_now(service)
@@ -262,7 +262,7 @@ class DomainMachine:
         self._timers.cancel("follow")
         is_with = client.member is not None and client.follows(service.endpoint) and client.term == service.term
         if service.endpoint != self._endpoint and (self.carries_service or not is_with):
-            # A copy of the service that gave this life is kept: this node is its standby.
+            # Unless that service gave this life: then this node is its standby and keeps its copy.
             self._end_service()
         if is_with:
             return
@@ -275,13 +275,13 @@ class DomainMachine:
         self._qsm.effects.clear()
 
     def _rank_by_age(self) -> None:
-        """The service is gone: the oldest node that is left begins the next one, the others wait a little for it."""
+        """Set how long to wait before beginning a service: the oldest node that is left begins first."""
         client = self._client
         aged = sorted(
             {pair for config in client.regions.values() for pair in zip(config.ages, config.members, strict=True)}
         )
         index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
-        # With a majority of the nodes left a standby takes over. Only if none does, somebody begins anew.
+        # Where a majority of the nodes is left, a standby takes over; begin anew only if none does.
         patience_ns = TAKEOVER_PATIENCE_NS if len(aged) > 2 else 0
         self._finder.carry_after(patience_ns + index * CARRY_STEP_NS)
         if not self._multicast:
@@ -312,7 +312,7 @@ class DomainMachine:
         self._finder.submit(self._now_ns, TrustService(info))
 
     def _end_service(self) -> None:
-        """Carry a service or a copy of one no more: the node goes over to another one."""
+        """Stop carrying a service or a copy of one: the node follows another."""
         self._carrier.end()
         self._announced = None
 

@@ -96,13 +96,13 @@ class Node:
 
     @property
     def protocols(self) -> tuple[ProtocolMachine, ...]:
-        """The machines that this node is made of, for those who measure them."""
+        """The machines that this node is made of, for measuring."""
         return self._protocols
 
     # In.
 
     def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
-        """Take what arrived together, in its order. Frames of one kind from one place go to their protocol at once."""
+        """Open what arrived together, in order; hand runs of frames of one kind and source to their protocol."""
         self._now_ns = now_ns
         opened = self._gate.open
         if len(arrived) == 1:
@@ -177,7 +177,7 @@ class Node:
         return protocol
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
-        """Hand a command over as `submit` does; return frames of it that can leave before all else."""
+        """Submit a command; return the frames of it that can leave before all else."""
         stack = self._stacks.get(command.group) if type(command) is SendMessages else None
         protocol = self._protocol_for(command) if stack is None else stack.transport
         send_now = self._send_now.get(id(protocol))
@@ -222,11 +222,11 @@ class Node:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of messages and frames that the protocols keep. Adds them up: not for every datagram."""
+        """Bytes of messages and frames that the protocols keep. Adds them up, so do not ask for every datagram."""
         return sum(protocol.held_bytes for protocol in self._protocols if isinstance(protocol, KeepsMemory))
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> list[Effect]:
-        """Hand over what inputs caused, in order, then frames, the most urgent first."""
+        """Return what inputs caused, in order, then frames, the most urgent first."""
         made: list[Datagram] = []
         if room_bytes != NO_FRAMES:
             for protocol in self._protocols:
@@ -242,7 +242,7 @@ class Node:
         return effects
 
     def _collect(self, protocol: ProtocolMachine) -> None:
-        """Take what a call to a protocol caused, before another one is called."""
+        """Collect what a call to a protocol caused, before another one is called."""
         effects = protocol.effects
         counters = self.counters
         for effect in effects:

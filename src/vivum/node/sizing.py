@@ -1,31 +1,31 @@
-"""Settings that fit the network under a node: frames by the path, the window by the receive buffer."""
+"""Size settings to the network under a node: frames by the path, the window by the receive buffer."""
 
 from dataclasses import replace
 
 from vivum.protocols.qsm.settings import QsmSettings
 
 WINDOW_SHARE = 2
-"""The window takes one part in so many of the receive buffer: the kernel counts more than the payload of a datagram."""
+"""The window is this fraction of the receive buffer: the kernel counts more than the payload of a datagram."""
 
 WINDOW_FRAMES_MIN = 16
 
 FRAME_BYTES_MIN = 1472
-"""A small receive buffer makes frames no smaller than this; a path that carries less does."""
+"""A small receive buffer does not make frames smaller than this; a path that carries less does."""
 
 LARGE_FRAME_BYTES = 9000
-"""Frames larger than any Ethernet takes stay inside this machine."""
+"""Larger than any Ethernet frame: such frames stay inside this machine."""
 
 SMALL_FRAME_COST_BYTES = 2048
-"""What a small datagram takes of a receive buffer, generously: the kernel counts the block that it lies in."""
+"""Upper bound of what a small datagram takes of a receive buffer: the kernel counts its whole block."""
 
 PACING_QUANTUM_NS = 1_000_000
-"""Frames that a rate holds back leave together every so often: a turn of the loop costs more than a frame."""
+"""Frames that a rate holds back leave together at this interval: a turn of the loop costs more than a frame."""
 
 PENDING_BYTES = 4 << 20
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, kept_bytes: int, multicast: bool) -> QsmSettings:
-    """Size frames by the path and the window by the receive buffer: what is sent at once must fit it.
+    """Return settings sized to the path and the receive buffer: what is sent at once must fit it.
 
     Where frames are large, on loopback, no link could be overrun, only the buffers of receivers: the window alone holds
     a sender back, tokens come as often as the window needs, and caches keep at least `kept_bytes`.
@@ -40,7 +40,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, kept_bytes: 
     return replace(
         base,
         frame_bytes_max=frame_bytes,
-        # Small frames need a token the less often, the more of them may be unstable.
+        # The more small frames may be unstable, the fewer tokens they need.
         window_frames=max(base.window_frames, window, min(cache_frames, share // SMALL_FRAME_COST_BYTES)),
         window_bytes=window * frame_bytes,
         cache_frames_max=cache_frames,

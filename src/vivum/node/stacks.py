@@ -1,6 +1,6 @@
 """Stacks: which transport each group uses, and the layers above it.
 
-A group without a stack uses the default transport and has no layers: it is routed by one failed look-up. Knows no
+A group without a stack uses the default transport and has no layers; routing it costs one failed look-up. Knows no
 layer by name.
 
 Invariant: what comes from below passes all layers of its group, bottom up, before it is handed on, and keeps its place
@@ -34,7 +34,7 @@ class Stack:
             below = layer
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Hand messages to the top."""
+        """Hand messages to the top layer, or to the transport if there is none."""
         top: Below = self.layers[-1] if self.layers else self.transport
         top.submit(now_ns, command)
 
@@ -114,7 +114,7 @@ class Stacks:
             lifted += self._pass_up(now_ns, group, self._by_group[group], 0, [view])
 
     def _pass_up(self, now_ns: int, group: GroupId, stack: Stack, start: int, effects: list[Effect]) -> list[Effect]:
-        """Hand effects to the layer at an index, what it gives to the next, and so on to the top."""
+        """Pass effects through the layers from an index up to the top; return what comes out."""
         for layer in stack.layers[start:]:
             for effect in effects:
                 layer.on_effect(now_ns, effect)
@@ -124,7 +124,7 @@ class Stacks:
         return effects
 
     def after(self, group: GroupId, stack: Stack) -> None:
-        """Note what a call to layers may have changed: when they are due, and that they may want to send."""
+        """Update deadlines after a call to layers, and remember that they may have frames to send."""
         times = [each for layer in stack.layers if (each := layer.next_deadline_ns()) is not None]
         if times:
             self._deadlines.set(group, min(times))
@@ -135,7 +135,7 @@ class Stacks:
     # Frames and time.
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> list[Effect] | None:
-        """Hand a frame to the layer of its group that takes its kind; None if there is no such layer."""
+        """Hand a frame to the layer of its group that takes its kind; return what goes up; None if none takes it."""
         group = GroupId(frame.region)
         stack = self._by_group.get(group)
         for index, layer in enumerate(() if stack is None else stack.layers):
@@ -148,7 +148,7 @@ class Stacks:
         return None
 
     def next_deadline_ns(self) -> int | None:
-        """Return when a layer has something to do."""
+        """Return the earliest deadline of any layer, or None."""
         return self._deadlines.next_ns()
 
     def on_timer(self, now_ns: int) -> list[Effect]:

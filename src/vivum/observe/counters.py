@@ -61,11 +61,11 @@ class Counters:
     members_dropped: int = _counter("members", "Members that stayed silent too long and are no longer waited for")
 
     def as_dict(self) -> dict[str, int]:
-        """Copy all counters out, by name."""
+        """Return all counters by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def add(self, other: "Counters") -> None:
-        """Add another node's counters, for a sum over many."""
+        """Add another node's counters."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 

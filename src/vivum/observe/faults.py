@@ -1,4 +1,4 @@
-"""How a fault is told in `FaultInjected.cause`: one text for people, which checkers read back.
+"""The text of a fault in `FaultInjected.cause`, for people and for checkers, which parse it.
 
 partition at node 1, 2 for 3s
 leave of group 4 at every node
@@ -43,7 +43,7 @@ _BEGIN = re.compile(r"([a-z_]+)(?: of group ([0-9, ]+))? at (?:every node|node (
 
 
 def read_fault(cause: str) -> Fault | None:
-    """Read the fault that begins with a record; None if one ends, or if the text tells of something else."""
+    """Return the fault that begins with a record; None if one ends, or if the text is about something else."""
     match = _BEGIN.fullmatch(cause)
     if match is None:
         return None

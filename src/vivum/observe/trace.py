@@ -31,13 +31,13 @@ class NodeStarted(Record, frozen=True, gc=False, tag="node_started"):
 
 
 class NodeStopped(Record, frozen=True, gc=False, tag="node_stopped"):
-    """A life of a node ended, by a crash or on purpose; `cause` tells which."""
+    """A life of a node ended, by a crash or on purpose; `cause` says which."""
 
     cause: str
 
 
 class FaultInjected(Record, frozen=True, gc=False, tag="fault_injected"):
-    """The simulator or a test began or ended a fault; `cause` tells which. Node 0 when it concerns many."""
+    """The simulator or a test began or ended a fault; `cause` says which. Node 0 when it concerns many."""
 
     cause: str
 
@@ -49,7 +49,7 @@ class GroupJoined(Record, frozen=True, gc=False, tag="group_joined"):
 
 
 class GroupNamed(Record, frozen=True, gc=False, tag="group_named"):
-    """The group is that of the topic of this name, as the node knows it from now on. Simulated groups have none."""
+    """The group belongs to the topic of this name, as the node knows it from now on. Simulated groups have none."""
 
     group: int
     topic: str
@@ -99,7 +99,7 @@ class MessagesStable(Record, frozen=True, gc=False, tag="messages_stable"):
 
 
 class MessagesFailed(Record, frozen=True, gc=False, tag="messages_failed"):
-    """The sender was told that `sequence <= n < stop` may not have reached a node (0: anybody); `cause` tells why."""
+    """The sender was told that `sequence <= n < stop` may not have reached a node (0: anybody); `cause` says why."""
 
     group: int
     sequence: int
@@ -135,7 +135,7 @@ class FrameReceived(Record, frozen=True, gc=False, tag="frame_received"):
 
 
 class FrameDropped(Record, frozen=True, gc=False, tag="frame_dropped"):
-    """A datagram was lost on its way to the node, or refused there; `cause` tells why."""
+    """A datagram was lost on its way to the node, or refused there; `cause` says why."""
 
     source: str
     frame: str
@@ -154,7 +154,7 @@ class QueueMeasured(Record, frozen=True, gc=False, tag="queue_measured"):
 
 class NodeMeasured(Record, frozen=True, gc=False, tag="node_measured"):
     """What a live node sent since the record of this kind before, and lost on its way in on purpose. `ring_ns` is the
-    last round of the slowest ring that it leads, 0 if it leads none. Simulated nodes tell of each datagram instead."""
+    last round of the slowest ring that it leads, 0 if it leads none. Simulated nodes record each datagram instead."""
 
     datagrams: int
     datagram_bytes: int
@@ -211,7 +211,7 @@ class MemoryTrace:
 
 
 _HASH_CHUNK_BYTES = 65_536
-"""Records are hashed so many bytes at a time: a call for each would cost more than the hashing."""
+"""Bytes hashed at a time: a call for each record would cost more than the hashing."""
 
 
 class HashTrace:

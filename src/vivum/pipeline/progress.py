@@ -8,7 +8,7 @@ from vivum.storage.segment_reader import LogReader
 
 
 def rows_behind(query: Any) -> dict[str, int]:
-    """Tell for each log of a streaming query how many of its rows are not read yet; none before the first batch."""
+    """Return for each log of a streaming query how many of its rows are not read yet; none before the first batch."""
     report = query.lastProgress
     found: dict[str, int] = {}
     for source in report["sources"] if report is not None else ():

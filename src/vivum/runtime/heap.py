@@ -1,7 +1,7 @@
-"""Stops the C library from giving the memory of messages back to the system between two bursts."""
+"""Keeps the C library from returning the memory of messages to the system between two bursts."""
 
 KEPT_BYTES = 24 << 20
-"""About what a node at full rate has in hand: frames that are not stable, and messages that are not read yet."""
+"""About what a node at full rate holds: frames that are not stable, and messages that are not read yet."""
 
 
 def keep_heap() -> None:

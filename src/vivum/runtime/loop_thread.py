@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, and the queue by which other threads hand it work.
+"""An event loop in a thread of its own, with a queue through which other threads hand it work.
 
-The queue is a deque, whose ends are safe to use from several threads, and one wake-up for however many requests
-wait (seed 004: applications talk to the core thread through a lock-free queue).
+The queue is a deque, whose ends are thread-safe. One wake-up serves however many requests wait (seed 004: applications
+talk to the core thread through a lock-free queue).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ Work = Callable[[], Coroutine[Any, Any, Any]]
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Make an event loop: uvloop's where it is installed, else Python's own."""
+    """Return a new event loop: uvloop's where it is installed, otherwise asyncio's."""
     try:
         import uvloop
     except ImportError:
@@ -30,13 +30,13 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_on_loop(work: Coroutine[Any, Any, R]) -> R:
-    """Run a program to its end, as `asyncio.run` does, on the loop that `new_loop` makes."""
+    """Run a coroutine to its end, as `asyncio.run` does, on a loop of `new_loop`."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(work)
 
 
 class LoopThread:
-    """Runs coroutines of other threads. A daemon: it never keeps a process alive."""
+    """Runs coroutines for other threads. A daemon: it never keeps a process alive."""
 
     def __init__(self, name: str) -> None:
         self._owner = os.getpid()
@@ -57,11 +57,11 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether the thread is in this process. The child of a fork has a copy of this object, and no such thread."""
+        """Whether the thread is in this process: a forked child has a copy of this object, but no thread."""
         return os.getpid() == self._owner
 
     def call(self, work: Work, timeout_s: float | None = None) -> Any:
-        """Run a coroutine in the loop and return its result. Raises `TimeoutError` after so many seconds.
+        """Run a coroutine in the loop and return its result. Raises `TimeoutError` after `timeout_s`.
 
         The thread must be in this process.
         """
@@ -74,13 +74,13 @@ class LoopThread:
         future: Future[Any] = Future()
         self._requests.append((work, future))
         if not self._is_awake:
-            # A race here wakes the loop once too often, never once too rarely: the flag falls before the queue is read.
+            # A race wakes the loop once too often, never too rarely: the flag is cleared before the queue is read.
             self._is_awake = True
             self._loop.call_soon_threadsafe(self._take)
         try:
             return future.result(timeout_s)
         except BaseException:
-            # Also on Ctrl-C in the calling thread: nobody waits for it any more.
+            # Also on Ctrl-C in the calling thread: nobody waits for the result any more.
             future.cancel()
             raise
 

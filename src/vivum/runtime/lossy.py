@@ -1,7 +1,7 @@
-"""A UDP port that loses on purpose: what a bad network does, on a computer that loses nothing, without being root.
+"""A UDP port that loses datagrams on purpose: a bad network on a good computer, without being root.
 
-For tests, rehearsals and the demo. What is lost was really sent and did reach this computer; the protocols above cannot
-tell the difference, so they repair as they would after any loss.
+For tests, rehearsals and the demo. The datagrams were sent and did reach this computer; the protocols above see no
+difference, and repair as after any loss.
 """
 
 from random import Random
@@ -11,11 +11,11 @@ from vivum.runtime.port import Arrived
 from vivum.runtime.udp import UdpPort
 
 LOSS_MAX = 0.5
-"""The largest share that may be lost: with more, even the membership hardly works."""
+"""The largest share that may be lost: with more, even membership hardly works."""
 
 
 class LossyPort(UdpPort):
-    """Throws away a share of what arrives, at random, whatever it is: data, repairs, tokens, beacons."""
+    """Drops a random share of what arrives, whatever it is: data, repairs, tokens, beacons."""
 
     def __init__(self, loss: float, *arguments: Any, **options: Any) -> None:
         """Open it. `loss` is the share of buffers: a buffer is a datagram, or several that the kernel joined."""
@@ -24,7 +24,7 @@ class LossyPort(UdpPort):
         self._random = Random().random
 
     def receive(self, bytes_max: int) -> Arrived:
-        """Drain the sockets, and lose some of what was in them."""
+        """Drain the sockets; drop a share."""
         return self._kept(super().receive(bytes_max))
 
     def look(self, wait_ns: int) -> Arrived:

@@ -1,7 +1,7 @@
 """A whole node on sockets: opens the port, sizes the settings by it, drives the node, closes.
 
-Design note: `docs/design/runtime.md`. Decides nothing: where the node belongs is for `vivum.node.domain` to say. Knows
-nothing of names and types of topics: `vivum.live` does.
+Design note: `docs/design/runtime.md`. Decides nothing: `vivum.node.domain` decides where the node belongs, and
+`vivum.live` knows names and types of topics.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from vivum.runtime.environment import NodePort, current_environment
 from vivum.runtime.shared_memory.memory import KEPT_BYTES
 
 PROBE_AGAIN_S = 0.25
-"""How often a node whose network was not there looks whether it is there now."""
+"""How often a node that waits for its network probes it."""
 
 CLOSE_GRACE_S = 1.0
-"""How much longer than the node itself its host waits for the end: a driver that stopped must not hang it."""
+"""How much longer than the node the host waits for the end, so that a stopped driver cannot hang it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class HostOptions:
     buffer_bytes: int
     limits: Limits
     loss: float = 0.0
-    """Share of what arrives that is thrown away on purpose."""
+    """Share of what arrives that is dropped on purpose."""
     poll_ns: int = 0
-    """How long the loop is kept awake for the next small message, where that pays."""
+    """How long to keep the loop awake for the next small message, where that pays."""
     shared_memory: bool = True
-    """Large frames on loopback go through memory that the nodes of this machine share."""
+    """Send large frames on loopback through memory that the nodes of this machine share."""
     awaits_network: bool = False
     """No multicast was heard on the interface yet: carry no service before one is."""
 
@@ -71,7 +71,7 @@ class MemberHost:
     ) -> None:
         self.options = options
         self.yielded_s = 0.0
-        """When a task that sends last let others run, by the loop's `time`."""
+        """When a sending task last yielded to others, by the loop's `time`."""
 
         self._on_event = on_event
         self._on_settled = on_settled
@@ -106,11 +106,11 @@ class MemberHost:
             on_settled=self._settle,
             poll_ns=options.poll_ns,
         )
-        # Hands messages to the node, as `submit`; bound here, since it is called for each that is sent alone.
+        # As `submit`, for messages; bound here, since it is called for each message that is sent alone.
         self.send: Callable[[Command], None] = self._driver.send
 
     def start(self) -> None:
-        """Join the domain; events tell how that goes."""
+        """Join the domain; events report progress."""
         self._driver.start()
         self._driver.submit(JoinDomain())
         if self.options.awaits_network:
@@ -132,12 +132,12 @@ class MemberHost:
             try:
                 return open_at(port=options.seeds[0].port)
             except HostError:
-                # Another node of the domain has it, and so the service, or knows where that is.
+                # Another node of the domain has it: it carries the service, or knows where that is.
                 pass
         port = open_at(port=options.port)
         if options.multicast:
             try:
-                # What would go wrong when the driver does it goes wrong here, where somebody is told.
+                # Fail here, where the caller sees it, rather than in the driver.
                 port.listen(BEACON_CHANNEL)
             except HostError:
                 port.close()
@@ -145,14 +145,14 @@ class MemberHost:
         return port
 
     def _probe_again(self) -> None:
-        """Look whether the network is there, until it is."""
+        """Probe the network until it works."""
         options = self.options
         if self._is_closed or not self._parts.domain.awaits_network:
             return
         try:
             is_heard = self._environment.hears_multicast(options.domain, options.interface, probes=1)
         except HostError:
-            # No descriptors left to find out.
+            # Too few descriptors to find out.
             is_heard = False
         if is_heard:
             self._driver.submit(TrustNetwork())
@@ -163,12 +163,12 @@ class MemberHost:
 
     @property
     def parts(self) -> MemberParts:
-        """The machines."""
+        """The machines of the node."""
         return self._parts
 
     @property
     def client(self) -> MembershipClient:
-        """What the node knows of the domain."""
+        """The membership client: what the node knows of the domain."""
         return self._parts.client
 
     @property
@@ -178,12 +178,12 @@ class MemberHost:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the node takes unicast datagrams."""
+        """The endpoint for unicast datagrams."""
         return self._port.endpoint
 
     @property
     def service_info(self) -> ServiceInfo | None:
-        """The service that the node belongs to."""
+        """The service that the node follows."""
         return self._parts.domain.service
 
     @property
@@ -198,12 +198,12 @@ class MemberHost:
 
     @property
     def lost_on_purpose(self) -> int:
-        """Datagrams that arrived and were thrown away, as the options ask for."""
+        """Arrived datagrams that were dropped on purpose."""
         return self._port.lost_on_purpose
 
     @property
     def shared_frames(self) -> tuple[int, int]:
-        """Frames written into shared memory here, and frames of others that were gone before they were read."""
+        """Frames written into shared memory here, and frames of others that were overwritten before they were read."""
         shared = self._port.shared_memory
         return (0, 0) if shared is None else (shared.frames_sent, shared.frames_missed)
 
@@ -219,7 +219,7 @@ class MemberHost:
         self._driver.submit(command)
 
     def submit_all(self, commands: Sequence[Command]) -> None:
-        """Hand over several commands before anything is carried out."""
+        """Submit several commands, then carry out what they cause."""
         node, now_ns = self._parts.node, self._driver.now_ns
         try:
             for command in commands:
@@ -229,11 +229,11 @@ class MemberHost:
 
     @property
     def is_pumping(self) -> bool:
-        """Whether a callback of this node is running: what was submitted is carried out when it returns."""
+        """Whether a callback of this node is running; what it submits is carried out when it returns."""
         return self._driver.is_pumping
 
     def wait_for_room(self) -> "asyncio.Future[None]":
-        """Return a future that is done when the node has got something out: what was refused may be accepted now."""
+        """Return a future that is done when the node has sent something: a refused send may be accepted now."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._room.append(future)
         return future
@@ -256,7 +256,7 @@ class MemberHost:
     # The end.
 
     async def close(self, leave_s: float) -> None:
-        """Leave the domain, as far as that is possible within this time, and close the sockets."""
+        """Leave the domain, if that is possible within this time, and close the sockets."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -267,7 +267,7 @@ class MemberHost:
             self.close_now()
 
     def close_now(self) -> None:
-        """Close the sockets without a word. The others notice by the silence."""
+        """Close the sockets without leaving. The others notice the silence."""
         self._is_closed = True
         self._driver.close()
         if self._probing is not None:

@@ -1,50 +1,49 @@
 """Decides when a node that waits for the next datagram polls instead of sleeping.
 
-To wake a process on an idle processor costs tens of microseconds, more than all the work for a small message. So a
-node that has heard several small answers one soon after the other polls for the next one, up to a limit. Polling must
-prove itself: one in vain ends it, and the node rests, each time for twice as long, until a run of polls has found
-something. It also rests when the loop did not come back for long: somebody else wants the processor, or the loop has
-other work. Idle nodes, slow trickles, bulk traffic and crowded machines therefore do not poll, but for a trial now and
-then.
+Waking a process on an idle processor costs tens of microseconds, more than all the work for a small message. So a node
+that got several small answers in quick succession polls for the next one, up to a limit. A poll in vain ends it, and
+the node rests, each time twice as long, until a run of polls has found something. It also rests when the loop did not
+come back for long: somebody else wants the processor, or the loop has other work. So idle nodes, slow trickles, bulk
+traffic and crowded machines hardly ever poll.
 
 Pure: the driver brings the time and turns the loop. The same idea as the kernel's `halt_poll_ns` and the idle
 strategies of messaging systems.
 """
 
 POLL_US_MAX = 10_000
-"""The longest limit that may be asked for, in microseconds: who waits longer than that does not mind the waking."""
+"""The longest limit that may be asked for, in microseconds: beside a longer wait the waking does not matter."""
 
 SHORT_WAITS = 4
-"""So many waits in a row must be short before a node polls: a request and its answer are not yet a run."""
+"""Short waits in a row before a node polls: a request and its answer are not yet a run."""
 
 SLEPT_FACTOR = 2
-"""A wait in which both sides slept may last so many limits and still be short: without the waking it would be."""
+"""A wait in which both sides slept may last this many limits and still count as short."""
 
 NEAR_NS = 200_000
-"""The limit by which waits are called short at a node that never polls."""
+"""The limit for short waits at a node that never polls."""
 
 SMALL_BYTES = 4096
-"""Who gets or sends more at once is busy with bulk, and its next wait costs little beside it."""
+"""Above this size traffic counts as bulk, beside which a wait costs little."""
 
 QUEUED_NS = 20_000
-"""What is taken sooner than this after all was carried out has come meanwhile, and more of it may lie there."""
+"""What is read sooner than this after the last work came meanwhile, and more may be waiting."""
 
 PROVEN_POLLS = 32
-"""After so many polls in a row that found something, one in vain only ends the run: there is no rest."""
+"""After this many successful polls in a row, one in vain ends the run without a rest."""
 
 REST_NS_MIN = 1_000_000
 REST_NS_MAX = 64_000_000
-"""How long a node does not poll after polling was in vain: at most one limit of every so much time is lost."""
+"""Rest after a poll in vain: at most one limit of this time is wasted."""
 
 GAP_NS = 500_000
-"""A turn of the loop takes some microseconds; after a gap of so much another process had the processor."""
+"""A turn of the loop takes microseconds; a gap of this length means that another process had the processor."""
 
 CROWDED_REST_NS = 20_000_000
-"""How long a node does not poll after such a gap."""
+"""Rest after such a gap."""
 
 
 class Polling:
-    """One node's decision, taken anew after all that it handles."""
+    """One node's decision, taken anew after everything that it handles."""
 
     __slots__ = (
         "_has_spoken",
@@ -68,7 +67,7 @@ class Polling:
         self._short_ns = SLEPT_FACTOR * (limit_ns or NEAR_NS)
         self._since_ns = 0
         self._has_spoken = False
-        # The last arrival was waited for, as far as can be seen.
+        # The last arrival did not lie in the socket already, as far as can be seen.
         self._was_awaited = False
         self._short_waits = 0
         # Turns of the loop since the last arrival, and when the last one was.
@@ -81,15 +80,15 @@ class Polling:
 
     @property
     def expects_one(self) -> bool:
-        """Tell whether the next datagram is likely to be alone.
+        """Whether the next datagram is likely to be alone.
 
-        Who polls has looked in vain a moment ago: between two turns of the loop, which found nothing. Else the last
-        ones were small and soon after each other, and the last of all did not lie there already.
+        True while the node polls and the last turns of the loop found nothing; otherwise if the last datagrams were
+        small and close together, and the very last one did not lie in the socket already.
         """
         return self._turns > 1 if self.is_on else self._was_awaited and self._short_waits >= SHORT_WAITS
 
     def on_arrival(self, now_ns: int, size: int) -> None:
-        """The wait ended at this time: so many bytes came."""
+        """Note that the wait ended at this time with the arrival of `size` bytes."""
         self._turns = 0
         self._has_spoken = False
         self._was_awaited = now_ns - self._since_ns >= QUEUED_NS
@@ -106,9 +105,9 @@ class Polling:
             self._short_waits = 0
 
     def begin(self, now_ns: int, sent: int) -> None:
-        """All is carried out, and so many bytes were sent: a wait begins, and `is_on` tells whether to poll.
+        """Begin a wait after `sent` bytes were sent; `is_on` says whether to poll.
 
-        What is sent while nobody answers does not begin another wait: who only sends would always just have begun.
+        Sending again before anything arrives does not begin a new wait: a pure sender would always just have begun.
         """
         if sent > SMALL_BYTES:
             self._short_waits = 0
@@ -122,7 +121,7 @@ class Polling:
             self._streak = self._turns = 0
 
     def go_on(self, now_ns: int) -> bool:
-        """Tell after a turn of the loop whether to turn it once more, or to let it sleep."""
+        """Return whether to turn the loop once more, or to let it sleep."""
         if not self.is_on:
             return False
         self._turns += 1

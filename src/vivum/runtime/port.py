@@ -14,7 +14,7 @@ class Port(Protocol):
     """One node's way to the network. Never blocks; calls back when there is something to do."""
 
     endpoint: Endpoint
-    """Where the node takes unicast datagrams."""
+    """The endpoint for unicast datagrams."""
 
     def now_ns(self) -> int:
         """Return the time that the node sees: since 1970, and never going back."""
@@ -52,5 +52,5 @@ class Port(Protocol):
         ...
 
     def close(self) -> None:
-        """Let everything go, callbacks included. May be called again."""
+        """Close everything and drop callbacks. May be called again."""
         ...

@@ -1,4 +1,4 @@
-"""A configuration service on sockets in a process of its own. Nodes that carry one do so inside (`member_host`)."""
+"""A configuration service on sockets, in a process of its own. Nodes that carry one do so in `member_host`."""
 
 from collections.abc import Callable
 
@@ -36,12 +36,12 @@ class ServiceHost:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the service is; usable as a seed."""
+        """The service's endpoint; usable as a seed."""
         return self._port.endpoint
 
     @property
     def nodes(self) -> int:
-        """How many nodes the domain has now."""
+        """The number of nodes in the domain."""
         info = self._parts.beaconer.info
         return 0 if info is None else info.lives
 
@@ -51,7 +51,7 @@ class ServiceHost:
             self._on_outranked(event.by)
 
     def close(self) -> None:
-        """Tell the nodes that the service ends, and stop. May be called again."""
+        """Send the farewell, and stop. May be called again."""
         self._driver.submit(EndBeacon())
         self._driver.pump()
         self._driver.close()

@@ -1,11 +1,11 @@
 """UDP for one node: a unicast socket, and multicast channels on one interface.
 
 Datagrams go out in as few calls as the kernel allows: with `UDP_SEGMENT` one call carries a run of equal datagrams
-to one destination, with `UDP_GRO` one call returns several. Both are tried once and left alone where the kernel has
-neither. Frames tell their own length, so what the kernel joined needs no cutting here.
+to one destination, with `UDP_GRO` one call returns several. Both are used where the kernel has them. Frames know their
+own length, so what the kernel joined needs no cutting here.
 
-Losses on one machine or a local network happen in the receive buffer, so a large one is asked for, and what was
-granted is read back (`receive_buffer_bytes`): windows are sized by it.
+Losses on one machine or a local network happen in the receive buffer, so the port asks for a large one and reads back
+what was granted (`receive_buffer_bytes`): windows are sized by it.
 """
 
 import asyncio
@@ -57,16 +57,16 @@ MEMBERSHIPS_MAX = 20
 """Channels that one socket may join: the kernel's default igmp_max_memberships. Further ones get another socket."""
 
 DATAGRAM_COST_BYTES = 256
-"""What a datagram counts besides its bytes, so that a flood of tiny ones is bounded too."""
+"""Cost of a datagram besides its bytes, so that a flood of tiny ones is bounded too."""
 
 SEND_MAX = 16
 """Datagrams that are handed to the kernel at once."""
 
 ENDPOINTS_MAX = 4096
-"""Addresses of senders that are remembered, which saves making them; at the limit all are forgotten."""
+"""Addresses that are cached; at the limit all are forgotten."""
 
 FORBIDDEN = (errno.ENOSYS, errno.EPERM)
-"""What a system call returns that the kernel does not have, or that a sandbox (seccomp) does not allow."""
+"""Errors of a system call that the kernel does not have, or that a sandbox (seccomp) forbids."""
 
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
@@ -94,9 +94,8 @@ class UdpPort:
 
         `port` is for unicast, 0 lets the system choose. `ttl` is how many routers a multicast passes, plus one. The
         multicast port and addresses follow from the domain's tag, so that two domains on one network do not even share
-        them. A port that does without `multicast` still hears it where it can. With `shared_memory` large frames on
-        loopback are sent that way; without, they are only read. None is for
-        ports that do neither.
+        them. A port without `multicast` still listens where it can. With `shared_memory` large frames on loopback are
+        sent through it; if it is False they are only read, if None neither.
         """
         self._interface = packed_interface(interface)
         self._domain = domain
@@ -107,20 +106,20 @@ class UdpPort:
         self._listeners: list[socket.socket] = []
         self._addresses: dict[Channel, tuple[str, int]] = {}
         self._endpoints: dict[tuple[str, int], Endpoint] = {}
-        # The same for the compiled way: by host and port in one number.
+        # The same for compiled code: by host and port in one number.
         self._places: dict[int, Endpoint] = {}
-        # Where to send: the address as `socket` takes it and as the kernel does; None for what is no address.
+        # Addresses of destinations, in the forms of `socket` and of the kernel; None for what is no address.
         self._resolved: dict[Endpoint | Channel, tuple[tuple[str, int], bytes] | None] = {}
-        # Until the system turns out not to have the calls for many datagrams.
+        # Cleared if the system turns out not to have the calls for many datagrams.
         self._batches = BATCHED
         self._receiver = _datagrams.Receiver() if BATCHED else None
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_readable: Callable[[], None] | None = None
-        # Frames in shared memory that had to be asked for.
+        # Frames of shared memory that was not mapped yet when their notes came.
         self._late: Arrived = []
-        # Sockets by which notes of such frames came of late.
+        # Sockets that brought notes of late.
         self._noted: set[socket.socket] = set()
         self._closed = False
         self._socket = self._open((interface, port))
@@ -136,10 +135,10 @@ class UdpPort:
         self._descriptors = [self._socket.fileno()]
         self._own_address = _HOST.unpack(socket.inet_aton(self.endpoint[0]))[0] << 16 | self.endpoint[1]
         self.unsendable = 0
-        """Datagrams that the system refused: too large, no route, no such address. Dropped."""
+        """Dropped datagrams that the system refused: too large, no route, no such address."""
 
         self.lost_on_purpose = 0
-        """Datagrams that arrived and were thrown away, by a port that is to do so (`lossy`)."""
+        """Arrived datagrams that were dropped on purpose (`lossy`)."""
 
         self.can_segment = _accepts(self._socket, UDP_SEGMENT)
         self.receive_buffer_bytes = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -216,7 +215,7 @@ class UdpPort:
         return known
 
     def listen(self, channel: Channel) -> None:
-        """Hear a channel from now on. Without `multicast` this is an attempt: others may send there or not."""
+        """Listen on a channel. Without `multicast` this is an attempt that may fail silently."""
         if channel in self._channels:
             return
         try:
@@ -241,7 +240,7 @@ class UdpPort:
         self._channels[channel] = free
 
     def unlisten(self, channel: Channel) -> None:
-        """Hear a channel no more."""
+        """Stop listening on a channel."""
         listener = self._channels.pop(channel, None)
         if listener is not None:
             self._set_membership(listener, socket.IP_DROP_MEMBERSHIP, channel)
@@ -276,7 +275,7 @@ class UdpPort:
             return self._take(source, bytes_max)
         taken: Arrived = []
         while bytes_max > 0:
-            # A note stands for up to half a megabyte: where they come, take one datagram at a time.
+            # A note stands for up to half a megabyte: where notes come, take one datagram at a time.
             arrived = self._take(source, 1 if source in self._noted else bytes_max)
             if not arrived:
                 break
@@ -298,7 +297,7 @@ class UdpPort:
         return taken
 
     def _take(self, source: socket.socket, bytes_max: int) -> Arrived:
-        """Take datagrams up to about so many bytes, or up to those that were read together with a note."""
+        """Return datagrams up to about `bytes_max`, or up to those that were read together with a note."""
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
@@ -332,9 +331,9 @@ class UdpPort:
         return taken
 
     def look(self, wait_ns: int) -> Arrived:
-        """Take one datagram of any socket; if there is none, look again for at most so long, without sleeping.
+        """Return one datagram of any socket; if there is none, look again for at most `wait_ns`, without sleeping.
 
-        As `receive` otherwise. Looks only once where `_datagrams` is missing.
+        Otherwise as `receive`. Looks only once where `_datagrams` is missing.
         """
         if self._receiver is not None:
             arrived = self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
@@ -350,7 +349,7 @@ class UdpPort:
         return []
 
     def _place_of(self, address: int) -> Endpoint:
-        """Make the endpoint of an address that was not heard before, or not for long."""
+        """Make and cache the endpoint of an address."""
         if len(self._places) >= ENDPOINTS_MAX:
             self._places.clear()
         made = self._places[address] = Endpoint(socket.inet_ntoa(_HOST.pack(address >> 16)), address & 0xFFFF)
@@ -397,7 +396,7 @@ class UdpPort:
         return index
 
     def _goes_alone(self, data: bytes, address: tuple[str, int]) -> bool:
-        """Send a datagram by the plainest call: a firewall refuses that with the same error, a sandbox does not."""
+        """Send a datagram by the plainest call: a firewall refuses that too, a sandbox does not."""
         try:
             self._socket.sendto(bytes(data), address)
         except OSError:
@@ -405,7 +404,7 @@ class UdpPort:
         return True
 
     def _resolve(self, where: Endpoint | Channel) -> tuple[tuple[str, int], bytes] | None:
-        """Return the address of a destination in both its forms; None if it is none, as a stranger's word may be."""
+        """Return the address of a destination in both forms; None if it is invalid, as a peer's claim may be."""
         try:
             return self._resolved[where]
         except KeyError:
@@ -414,7 +413,7 @@ class UdpPort:
         with contextlib.suppress(UsageError, OSError, ValueError):
             host, port = where if type(where) is Endpoint else self.address_of(where)  # type: ignore[arg-type]
             if 0 < port < 1 << 16:
-                # Never a name: to look one up would block the loop.
+                # Numbers only: looking up a name would block the loop.
                 numeric = socket.inet_pton(socket.AF_INET, host)
                 found = (host, port), _ADDRESS.pack(socket.AF_INET, socket.htons(port), numeric)
         if len(self._resolved) >= ENDPOINTS_MAX:
@@ -423,7 +422,7 @@ class UdpPort:
         return found
 
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
-        """Send datagrams to one destination by one call, large ones that cannot be segments of one; return how many."""
+        """Send large datagrams to one destination by one call, or a note in their place; return how many."""
         where = datagrams[start].destination
         run: list[bytes] = []
         priority = datagrams[start].priority
@@ -434,16 +433,16 @@ class UdpPort:
                 break
             run.append(each.data)
         if self.shared_memory is not None and priority is Priority.DATA:
-            # What is sent again goes as a datagram: who asked for it may not be able to read shared memory.
+            # Repairs go as datagrams: whoever asked may not be able to read shared memory.
             note, count = self.shared_memory.send(run)
             if count:
                 _datagrams.send(self._socket.fileno(), [note], packed)
                 return count
-        # A frame may be sealed in shared memory: the kernel gets a copy.
+        # Copy: a frame may be sealed in shared memory.
         return _datagrams.send(self._socket.fileno(), [bytes(each) for each in run], packed)
 
     def _send_quietly(self, where: Endpoint, data: bytes) -> None:
-        """Send a datagram that nobody misses if it is lost."""
+        """Send a datagram; ignore errors."""
         with contextlib.suppress(OSError):
             self._socket.sendto(data, where)
 
@@ -485,7 +484,7 @@ class UdpPort:
 
 
 def no_socket_error(error: OSError) -> HostError:
-    """Return the error for a socket that the system does not give."""
+    """Return the error for a socket that could not be opened."""
     advice = "; raise the limit of open files (ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return HostError(f"cannot open a socket: {error.strerror}{advice}")
 
@@ -507,10 +506,10 @@ def _accepts(made: socket.socket, option: int, value: int = 0) -> bool:
 
 
 def _ignore(made: socket.socket, sender: int) -> None:
-    """Let the kernel throw away what comes from one address, host and port in 48 bits, where it can.
+    """Let the kernel drop what comes from one address (host and port in 48 bits), where it can.
 
-    It hands every multicast back to who sent it, since others on the computer may want it. Each woke the sender, for
-    nothing: on a link of 100 Mbit/s that was most of its turns.
+    The kernel hands every multicast back to its sender, since others on the computer may want it. Each would wake the
+    sender for nothing.
     """
     # A program of the classic packet filter (`linux/filter.h`); what is read begins with the UDP header.
     program = [

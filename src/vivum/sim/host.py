@@ -1,7 +1,7 @@
 """A simulated computer: a processor with its buffers and timer (`processor`), a clock, and one node that runs on it.
 
-Here are its life and death, and what a node's output means: what to send, to deliver and to tell. New data is pulled
-only while the interface has room, as the real driver does.
+Holds its life and death, and carries out the node's effects. New data is pulled only while the interface has room, as
+the real driver does.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class Host(Processor):
         self._go_on(0)
 
     def crash_after(self, effects: int) -> None:
-        """Die between two effects: so many more are carried out, and no other."""
+        """Die between two effects: carry out this many more, and no other."""
         if self.node is not None:
             self._effects_left = effects
             if not effects:
@@ -96,7 +96,7 @@ class Host(Processor):
     # What reaches the host.
 
     def submit(self, command: Command) -> bool:
-        """Let the application on this host ask something of its node; return whether it was accepted.
+        """Submit a command of the application on this host; return whether it was accepted.
 
         An application sleeps with its host: it is heard again when the pause is over.
         """

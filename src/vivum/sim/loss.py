@@ -15,7 +15,7 @@ class IndependentLoss:
         self.probability = probability
 
     def loses(self, rng: Random) -> bool:
-        """Tell whether this arrival is lost."""
+        """Return whether this arrival is lost."""
         return rng.random() < self.probability
 
 
@@ -34,7 +34,7 @@ class BurstLoss:
         self._inside = False
 
     def loses(self, rng: Random) -> bool:
-        """Tell whether this arrival is lost."""
+        """Return whether this arrival is lost."""
         if self._inside:
             self._inside = rng.random() >= self._end
         else:

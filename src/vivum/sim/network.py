@@ -105,7 +105,7 @@ class SimPort:
 
 
 class Network:
-    """All links, and who listens on which channel."""
+    """All links, and the listeners of each channel."""
 
     def __init__(self, scheduler: Scheduler, profile: LinkProfile) -> None:
         self.profile = profile
@@ -134,11 +134,11 @@ class Network:
         return self._ports[node]
 
     def listen(self, channel: Channel, node: NodeId) -> None:
-        """Let a host hear a channel."""
+        """Add a host to the listeners of a channel."""
         self._listeners.setdefault(channel, {})[node] = self._ports[node]
 
     def unlisten(self, channel: Channel, node: NodeId) -> None:
-        """Let a host no longer hear a channel."""
+        """Remove a host from the listeners of a channel."""
         self._listeners.get(channel, {}).pop(node, None)
 
     def unlisten_all(self, node: NodeId) -> None:

@@ -122,7 +122,7 @@ class Processor:
     # Arrivals.
 
     def on_arrival(self, packet: Packet) -> None:
-        """Take a datagram from the link: handle it if the processor is free, else let it wait in the socket."""
+        """Handle a datagram from the link if the processor is free; otherwise queue it in the socket."""
         if self.node is None:
             self._network.drop(self.port, packet, "host down")
             return
@@ -222,7 +222,7 @@ class Processor:
     # After handling.
 
     def _go_on(self, cost_ns: int) -> None:
-        """Let the node say what it has to say, be busy for as long as all this takes, and see when to go on."""
+        """Carry out the node's output, be busy for as long as it takes, and schedule the next step."""
         node = self.node
         assert node is not None
         now_ns = self._scheduler.now_ns

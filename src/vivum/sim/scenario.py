@@ -74,7 +74,7 @@ class HostSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GroupsSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Who is in which group."""
+    """The groups, and how nodes overlap in them."""
 
     count: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
     pattern: Literal["identical", "hierarchical", "random"] = "identical"

@@ -40,7 +40,7 @@ SETTLE_NS = 20 * SECOND
 """Longer than any time-out of the protocols, so that what is not whole by then never will be."""
 
 SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
-"""The same, with the time that a standby needs to take over, and to find who died with the service."""
+"""The same, plus the time for a standby to take over and to find the nodes that died with the service."""
 
 MEETING_NS = 2 * SECOND
 """Time for nodes that carry their service themselves to find each other, before anything goes wrong."""

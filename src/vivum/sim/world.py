@@ -37,7 +37,7 @@ from vivum.sim.scenario import Scenario, TrafficSpec
 from vivum.sim.workload import Application
 
 LATENCY_SAMPLES_MAX = 100_000
-"""Latencies kept for percentiles: the first so many; enough for a 99th percentile, a bound on memory."""
+"""The most latencies kept for percentiles, the first ones: enough for a 99th percentile, and bounded."""
 
 PROGRESS_STEPS = 100
 
@@ -154,11 +154,11 @@ class World:
             self.scheduler.at(int(scenario.duration), self.faults.heal)
 
     def advance_to(self, at_ns: int) -> None:
-        """Let the world go on to a time."""
+        """Run the world up to a time."""
         self.scheduler.run_until(at_ns)
 
     def finish(self) -> Result:
-        """Let the checkers give their verdict and sum everything up."""
+        """Return the result, with the verdict of the checkers."""
         counters = Counters()
         for node in self.lives:
             counters.add(node.counters)
@@ -242,7 +242,7 @@ class World:
             host.submit(self._joins[group])
 
     def _regroup(self, host: Host, group: GroupId, joins: bool) -> None:
-        """Let the applications on a host join or leave a group; a host that is down does so when it comes up."""
+        """Make the application on a host join or leave a group; a host that is down does so when it comes up."""
         groups = self._groups_of[host.node_id]
         if joins == (group in groups):
             return

@@ -32,7 +32,7 @@ class GrowingFile:
 
     @property
     def is_direct(self) -> bool:
-        """Tell whether large pieces go past the kernel's cache."""
+        """Whether large pieces go past the kernel's cache."""
         return self._direct >= 0
 
     def append(self, piece: memoryview) -> None:

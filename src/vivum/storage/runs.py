@@ -38,7 +38,7 @@ class RecordedRun(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fits(self) -> bool:
-        """Tell whether its numbers are such that a log can have."""
+        """Whether its numbers are such that a log can have."""
         return self.sent_ns <= NUMBER_MAX and self.first_sequence <= NUMBER_MAX - len(self.payloads)
 
 

@@ -164,7 +164,7 @@ class SimulatedPort:
     # Channels and the end.
 
     def _channel(self, channel: Channel) -> Channel:
-        """Tell the channels of two domains apart, as their multicast addresses do."""
+        """Return the channel in the network: two domains share none, as with multicast addresses."""
         if not 0 <= channel < 1 << 16:
             raise UsageError(f"channel {channel} has no multicast address; channels are 0 to 65535")
         return Channel(self._domain << 16 | channel)

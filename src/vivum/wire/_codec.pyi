@@ -36,7 +36,7 @@ class Frame:
         """Tag of the domain's name; the gate compares it."""
     @property
     def sender(self) -> int:
-        """Node id of the one who numbered the frame."""
+        """Node id of the sender that numbered the frame."""
     @property
     def incarnation(self) -> int:
         """Life of that sender."""
@@ -105,7 +105,7 @@ def take_runs(
 
 @final
 class PackedRun(Sequence[bytes]):
-    """Messages that were not cut: for who keeps them as they are, and needs no object for each.
+    """Messages that were not cut, for code that keeps them as they are and needs no object for each.
 
     A sequence of payloads like any other, which cuts anew for every look: who wants to have the messages calls `cut`
     once. It keeps what was received in memory. Only `take_runs` makes one.
@@ -143,7 +143,7 @@ class FrameBuilder:
     """
 
     def __init__(self, capacity: int, memory: FrameMemory | None = None) -> None:
-        """Prepare for frames of so many bytes. With a memory, large ones are sealed there while it has room."""
+        """Prepare for frames of up to `capacity` bytes. Large ones are sealed in the memory, while it has room."""
     @property
     def capacity(self) -> int:
         """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""
@@ -181,7 +181,7 @@ class FrameBuilder:
         Raises `UsageError` if there is no room: `vivum.wire.fragments` cuts to measure.
         """
     def room(self, group: int, sequence: int) -> int:
-        """Tell the largest payload that `append` would take now, or -1 if not even an empty one."""
+        """Return the largest payload that `append` would take now, or -1 if not even an empty one."""
     def seal(
         self,
         kind: int,
@@ -290,7 +290,7 @@ class SequenceWindow:
     def skip_to(self, sequence: int) -> int:
         """Give up every number below `sequence`; return how many were never received. Never goes back."""
     def __contains__(self, sequence: int) -> bool:
-        """Tell whether a number needs not come any more: received, skipped, or before the first."""
+        """Return whether a number is done: received, skipped, or before the first."""
 
 def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
     """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""

@@ -237,7 +237,7 @@ class FrameBuilder:
             self._run = -1
 
     def room(self, group: int, sequence: int) -> int:
-        """Tell the largest payload that `append` would take now, or -1."""
+        """Return the largest payload that `append` would take now, or -1."""
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         left = self._capacity - self.size - LENGTH_BYTES

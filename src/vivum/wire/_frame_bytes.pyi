@@ -1,4 +1,4 @@
-"""Frames that are sealed in memory which somebody provides; what `_frame_bytes.pyx` offers. Else frames are `bytes`."""
+"""Frames sealed in provided memory; what `_frame_bytes.pyx` offers. Without such memory frames are `bytes`."""
 
 class FrameBytes(bytes):
     """A sealed frame in a `FrameMemory`, whose room is free again when nobody holds the frame any more.

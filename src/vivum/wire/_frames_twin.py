@@ -253,7 +253,7 @@ class PackedRun(Sequence[bytes]):
 
 
 def _behind_list(frame: Frame) -> tuple[int, list[Run]]:
-    """Tell where in `data` messages begin, behind a list of regions if there is one, and copy them out."""
+    """Copy the messages out of `data`, without a list of regions if there is one; return where they begin."""
     found = frame.messages()
     if found and found[0][:3] == (GROUP_MAX, LIST_SEQUENCE, 0) and len(found[0][3]) == 1:
         return frame.body_start + RUN_HEADER_BYTES + LENGTH_BYTES + len(found[0][3][0]), found[1:]

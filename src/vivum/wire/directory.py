@@ -1,6 +1,6 @@
 """Control messages of discovery and of the directory of topics (`docs/design/runtime.md`).
 
-Discovery finds the configuration service of a domain: who looks for it says `Seek`, who has it says `Beacon`. The
+Discovery finds the configuration service of a domain: a node that seeks it sends `Seek`, the service `Beacon`. The
 directory keeps, for each name of a topic, its group, its type and its guarantee; it does not interpret the last two.
 """
 
@@ -17,7 +17,7 @@ Schema = Annotated[str, msgspec.Meta(max_length=SCHEMA_CHARACTERS_MAX)]
 
 
 class Seek(ControlMessage, frozen=True, tag=40):
-    """Somebody looks for the configuration service of the header's domain.
+    """A node seeks the configuration service of the header's domain.
 
     `willing` tells that it would carry a service itself if there is none; of several the one that started first does.
     `direct` tells that it was sent to one node alone, which then answers for a service that it knows.

@@ -69,7 +69,7 @@ for _kind, _info in KINDS.items():
 
 
 def priority_of(data: bytes) -> Priority:
-    """Tell how urgent a received datagram looks, before anything about it was checked."""
+    """Return the priority that a received datagram claims, before anything about it is checked."""
     return _PRIORITIES[data[1]] if len(data) > 1 else Priority.DATA
 
 

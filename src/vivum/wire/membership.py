@@ -88,7 +88,7 @@ class ConfigurationAck(ControlMessage, frozen=True, tag=9):
 
 
 class FailureReport(ControlMessage, frozen=True, tag=10):
-    """The header's sender suspects a life of a node, from which it heard nothing for so long."""
+    """The header's sender suspects a life that was silent for `silent_ns`."""
 
     node: U32
     incarnation: U16
@@ -135,7 +135,7 @@ class Configuration(ControlMessage, frozen=True, tag=13):
 
 
 class Probe(ControlMessage, frozen=True, tag=16):
-    """Asks a life of a node whether it is there: somebody suspects it."""
+    """Asks a suspected life for a sign of life."""
 
     node: U32
     incarnation: U16
@@ -155,7 +155,7 @@ class RegionRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     lacks: tuple[tuple[U32, tuple[GroupBound, ...]], ...] = ()
 
     def fault(self) -> str | None:
-        """Tell what about the values is impossible in any state, or None."""
+        """Return why the values are impossible in any state, or None."""
         if not self.members or not self.groups:
             return "a region without members or groups"
         if len({member.node for member in self.members}) != len(self.members):
@@ -187,7 +187,7 @@ class ConfigurationChanges(msgspec.Struct, frozen=True, array_like=True, forbid_
     passed: tuple[RegionRecord, ...] = ()
 
     def fault(self) -> str | None:
-        """Tell what about the values is impossible in any state, or None."""
+        """Return why the values are impossible in any state, or None."""
         if any(a.view > b.view for a, b in pairwise(self.passed)):
             return "views that are over are not in order"
         ids = [record.region for record in self.regions]

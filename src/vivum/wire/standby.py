@@ -17,7 +17,7 @@ STANDBYS_MAX = 8
 """The most standbys that a service may name."""
 
 ERAS_MAX = 64
-"""The most take-overs that a service tells of; who stood in an older one starts a new life."""
+"""The most take-overs that a service reports; members of an older one start a new life."""
 
 
 class StandbyAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -28,7 +28,7 @@ class StandbyAddress(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class ServiceStatus(ControlMessage, frozen=True, tag=23):
-    """Tells who is the service: from itself as a sign of life, or from anybody who is asked in its place.
+    """Says which node is the service: from itself as a sign of life, or from any node that is asked.
 
     An empty `host` is that of the frame's source. `ends` has, for every take-over before this term, the last epoch that
     was taken over: epochs after it, of the same era, were never heard of by those who came after.
@@ -103,7 +103,7 @@ LogAct = Join | Subscribe | ConfigurationAck | Leave | BatchClosed | TakenOver
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One call of the service's state machine; a request of a life, or an act of the one who speaks for it."""
+    """One call of the service's state machine; a request of a life, or an act of its speaker."""
 
     node: U32
     incarnation: U16

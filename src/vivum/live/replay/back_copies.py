@@ -1,9 +1,9 @@
 """What joiners and recorders say to each other, and how a joiner asks: back copies of a topic, piece by piece.
 
 A node that wants back copies enters a topic of its own below `REPLAY_TOPICS`. Recorders watch for such topics and enter
-them too. The node says what it wants (`want`), who has it answers with a piece (`back`). From then on it asks that one,
-for the next piece when it has room for it, so neither side ever holds more than a piece for the other. The line is
-closed when nobody at the node needs it any more, and the recorder leaves too.
+them too. The node says what it wants (`want`); a recorder that has it answers with a piece (`back`). From then on the
+node asks that recorder, one piece at a time as it has room, so neither side holds more than a piece for the other. The
+line is closed when nobody at the node needs it any more, and the recorder leaves too.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ OWN_TOPICS = "/vivum"
 REPLAY_TOPICS = f"{OWN_TOPICS}/replay"
 
 FROM_THE_BEGINNING = -1
-"""As an offset: from the oldest that is there."""
+"""As an offset: from the oldest message in the log."""
 
 ASK_S = 0.3
-"""How long an answer may take before the question is repeated: a recorder may have come only now."""
+"""How long to wait for an answer before asking again: a recorder may have come only now."""
 
 RENEW_S = 2.0
-"""How long nobody comes before the line gets another name. Recorders look at a name once."""
+"""How long to wait for a recorder before the line gets a new name. Recorders look at each name once."""
 
 NOBODY_S = 5.0
-"""How long nobody answers before there is nobody."""
+"""How long to wait before concluding that there is no recorder."""
 
 WANT, BACK, REFUSED = "want", "back", "refused"
 
@@ -54,25 +54,25 @@ class BackCopies(Message):
 
     time_ns: int = 0
     to: str = ""
-    """The member that is asked; nobody in particular at first."""
+    """The member that is asked; empty at first, for any."""
 
     is_end: bool = False
-    """The piece goes to the end of the log, as it was then."""
+    """The piece reaches the end of the log, as of then."""
 
     tips: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
-    """Up to where the recorder has written, before it read the piece: node, incarnation, next sequence."""
+    """How far the log went before the piece was read: node, incarnation, next sequence."""
 
     runs: list[BackRun] = msgspec.field(default_factory=list)
     text: str = ""
 
 
 def joiner_of(name: str) -> str:
-    """Tell the member that made a topic below `REPLAY_TOPICS`."""
+    """Return the member that made a topic below `REPLAY_TOPICS`."""
     return name.rpartition("/")[2].partition("-")[0]
 
 
 class ReplayLine:
-    """The line of one node to those who have back copies. Shared by all its topics."""
+    """One node's line to recorders, shared by all its topics."""
 
     def __init__(self, node: "NodeHandle") -> None:
         self._node = node
@@ -94,14 +94,14 @@ class ReplayLine:
             raise
 
     async def close(self) -> None:
-        """Use the line no more."""
+        """Stop using the line."""
         self._users -= 1
         if not self._users and self._topic is not None:
             topic, self._topic = self._topic, None
             await topic.leave()
 
     async def _line(self) -> "Topic[BackCopies]":
-        """Return the topic of this life of the node: recorders go when they see that a life has ended."""
+        """Return the line's topic, a new one in each life: recorders leave when a life ends."""
         async with self._opening:
             if self._topic is not None and self._node.member not in (None, self._life):
                 await self._topic.leave()
@@ -109,14 +109,14 @@ class ReplayLine:
             if self._topic is None:
                 self._opened += 1
                 self._life = self._node.member
-                # A name that was never there: recorders are told of new topics alone.
+                # A fresh name: recorders are only told of new topics.
                 name = f"{REPLAY_TOPICS}/{self._life}-{self._opened}"
                 self._topic = await self._node.enter(name, BackCopies, own=False)
                 self._topic.on(lambda event: self._on_message(event.sender, event.value))
             return self._topic
 
     async def _renewed(self, old: "Topic[BackCopies]") -> "Topic[BackCopies]":
-        """Open the line anew: whoever failed to come to the old one comes to a new one."""
+        """Open the line anew: a recorder that failed to enter the old one enters the new one."""
         async with self._opening:
             if self._topic is old:
                 self._topic = None
@@ -129,7 +129,7 @@ class ReplayLine:
             future.set_result((sender, message))
 
     async def ask(self, topic: str, offset: int, time_ns: int, whom: Member | None) -> tuple[Member, BackCopies]:
-        """Get the piece that begins at an offset, from a certain recorder or from whoever has it.
+        """Return the piece that begins at an offset, from a certain recorder or from any.
 
         Raises `NoRecorderError` if nobody answers, or if the one that was asked is gone.
         """
@@ -144,7 +144,7 @@ class ReplayLine:
             while not future.done():
                 line = await self._line()
                 if self._life != life:
-                    # In another life, perhaps in another domain that was found late: those there were not asked yet.
+                    # A new life, perhaps with another service: its recorders were not asked yet.
                     life, deadline, renewal = self._life, clock() + NOBODY_S, clock() + RENEW_S
                 if clock() > deadline:
                     raise self._nobody(topic, whom)

@@ -1,10 +1,10 @@
 """Catching up: a reader gets the back copies of a topic first and then the live stream, each message once, in order.
 
-What comes live is held back until the back copies reach up to it: at most half of the reader's limit; past it the
-oldest go, since the recorder has them too. Messages are told apart by sender, life and sequence: of what comes from
-both sides the second copy is left out.
+Live messages are held until the back copies reach them: at most half of the reader's limit; beyond that the oldest are
+dropped, since the recorder has them too. A message is identified by sender, life and sequence; of two copies the second
+is left out.
 
-When do they reach up to it? A message belongs to the view in which its sender numbered it. This node gets those of the
+When do they meet? A message belongs to the view in which its sender numbered it. This node gets those of the
 view that it entered in, and of later ones; all others must come from the recorder. So every member is asked, as soon as
 it is in that view, how many messages it has numbered. The recorder tells with each piece how far its log goes for
 each sender (its tip). When for every sender the log reaches the first message that is held, or all that the sender had
@@ -52,10 +52,10 @@ POLL_S = 0.05
 """How often a recorder that is still behind is asked again: about as often as it writes."""
 
 ASK_SENDER_S = 0.5
-"""How long a member may take to tell how much it sent, before it is asked again."""
+"""How long a member may take to say how much it sent, before it is asked again."""
 
 SETTLE_S = 3.0
-"""How long it is waited for messages that nobody may have."""
+"""How long to wait for messages that perhaps nobody has."""
 
 FOREVER = 1 << 64
 """Above every sequence number."""
@@ -82,7 +82,7 @@ class CatchingUp:
     """One reader of one topic, on its way from the back copies to the live stream. Listens in its place."""
 
     wants_own = True
-    """Own messages too are in the back copies, and must meet those that come live."""
+    """Own messages are in the back copies too, and must be matched with the live ones."""
 
     wants_packed = False
 
@@ -117,7 +117,7 @@ class CatchingUp:
     # The live side.
 
     def put(self, delivery: Delivery) -> None:
-        """Take what the protocol delivers: hold it, or hand it on."""
+        """Hold a delivery, or hand it on."""
         if self.is_live:
             if delivery.sender in self._next:
                 self._meet(delivery)
@@ -165,7 +165,7 @@ class CatchingUp:
         self._gaps.setdefault(sender, RangeSet()).add_range(first, stop)
 
     def _let_oldest_go(self) -> None:
-        """Forget a run of messages: the recorder has it, or will have it."""
+        """Forget the oldest held run: the recorder has it, or will have it."""
         oldest = self._held.popleft()
         self._held_bytes -= estimated_bytes(oldest)
         self._add_gap(oldest.sender, oldest.first_sequence, oldest.first_sequence + len(oldest.payloads))
@@ -206,11 +206,11 @@ class CatchingUp:
             loop = asyncio.get_running_loop()
             lacking, since = self._lacking(), loop.time()
             while True:
-                # A piece counts as the last if it was asked for when all senders had told.
+                # A piece counts as the last only if it was asked for after all senders had answered.
                 is_told = asking.done()
                 is_end = await self._take(await self._ask())
                 if self._is_interrupted and asking.done():
-                    # Perhaps in another life, and another view: what counts is what the senders have numbered now.
+                    # Perhaps in a new life and view: ask the senders anew.
                     self._is_interrupted, is_told = False, False
                     asking = asyncio.create_task(self._ask_senders())
                 before, lacking = lacking, self._lacking()
@@ -240,7 +240,7 @@ class CatchingUp:
         return found
 
     async def _take(self, piece: BackCopies) -> bool:
-        """Hand a piece on, as the reader has room for it. Tells whether the log ended with it."""
+        """Hand a piece on as the reader has room; return whether it reached the end of the log."""
         self._offset = piece.offset
         for run in piece.runs:
             delivery = _delivery(self._seat, run)
@@ -352,7 +352,7 @@ class CatchingUp:
     # The senders.
 
     async def _ask_senders(self) -> None:
-        """Learn from every member how many messages it had numbered when it was in our view."""
+        """Ask every member how many messages it had numbered when it was in our view."""
         while (view := self._seat.view) is None:
             await self._seat.wait_for_change()
         if self._node.member is not None:
@@ -361,7 +361,7 @@ class CatchingUp:
         while waiting:
             endpoints = {each.member: each.endpoint for each in await self._node.nodes()}
             now = self._seat.view.members if self._seat.view is not None else ()
-            # Who is not there any more has no more to say; what it sent is in the log or nowhere.
+            # Departed members cannot answer; what they sent is in the log or lost.
             waiting = [each for each in waiting if each in endpoints and each in now]
             asked = [self._node.browser.sending(endpoints[each], self._seat.name, ASK_SENDER_S) for each in waiting]
             answers = await asyncio.gather(*asked)
@@ -381,7 +381,7 @@ class CatchingUp:
     # The end.
 
     def stop(self) -> None:
-        """Give up: the reader has left."""
+        """Stop: the reader has left."""
         if self._task is not None:
             self._task.cancel()
 

@@ -292,7 +292,7 @@ def _runs(part: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _in_their_views(sends: _Sends, numbers: Any, views: Any) -> bool:
-    """Tell whether these messages of a stream were delivered as of the views that they were sent in."""
+    """Return whether these messages of a stream were delivered as of the views that they were sent in."""
     if len(sends.views) == 1:
         return bool((views == sends.views[0]).all())
     places = numpy.searchsorted(sends.view_starts, numbers, "right") - 1

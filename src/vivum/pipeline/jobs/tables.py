@@ -45,7 +45,7 @@ class Tables:
         return str(self.folder.joinpath(*names))
 
     def there(self, *names: str) -> bool:
-        """Tell whether a table exists."""
+        """Return whether a table exists."""
         folder = self.folder.joinpath(*names)
         return folder.is_dir() and any(folder.iterdir())
 
@@ -54,6 +54,6 @@ class Tables:
         return self.path("checkpoints", f"silver-{type_name}")
 
     def committed(self, *names: str) -> bool:
-        """Tell whether a stream has ever finished a batch into a table; a first batch that failed leaves its folder."""
+        """Return whether a stream has ever finished a batch into a table; a failed first batch leaves its folder."""
         notes = self.folder.joinpath(*names, "_spark_metadata")
         return notes.is_dir() and any(each.stem.isdecimal() for each in notes.iterdir())

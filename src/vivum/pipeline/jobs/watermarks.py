@@ -30,12 +30,12 @@ def delay_ms(text: str) -> int:
 
 
 def batch_watermark_ms(checkpoint: str, number: int) -> int:
-    """Tell the watermark with which a batch of a stream runs, in ms since 1970; 0 where there is none yet."""
+    """Return the watermark with which a batch of a stream runs, in ms since 1970; 0 where there is none yet."""
     return _noted(Path(checkpoint) / "offsets" / str(number), "batchWatermarkMs")
 
 
 def reached_watermark_ms(checkpoint: str) -> int:
-    """Tell the watermark after all batches that a stream has finished, in ms since 1970; 0 where there is none yet."""
+    """Return the watermark after all finished batches of a stream, in ms since 1970; 0 where there is none yet."""
     done = [int(each.name) for each in (Path(checkpoint) / "commits").glob("*") if each.name.isdecimal()]
     return _noted(Path(checkpoint) / "commits" / str(max(done)), "nextBatchWatermarkMs") if done else 0
 

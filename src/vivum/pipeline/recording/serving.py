@@ -179,7 +179,7 @@ def read_piece(reader: LogReader, topic: str, offset: int, time_ns: int) -> tupl
 
 
 def _fitting(payloads: Any, room: int) -> int:
-    """Tell how many messages fit; one at least, if there is one."""
+    """Return how many messages fit; one at least, if there is one."""
     sizes = pyarrow.compute.cumulative_sum(pyarrow.compute.cast(pyarrow.compute.binary_length(payloads), "int64"))
     fitting = pyarrow.compute.sum(pyarrow.compute.less_equal(sizes, room)).as_py() or 0
     return max(min(1, len(payloads)), int(fitting))

@@ -289,7 +289,7 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
         return self.starts()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Tell Spark that there is a limit. It knows one kind at a time; `latestOffset` looks at both."""
+        """Return the limit for Spark, which knows one kind at a time; `latestOffset` respects both."""
         if self.options.rows_max is None and self.options.bytes_max is None:
             return ReadAllAvailable()
         return ReadMaxRows(self.options.rows_max or NO_END)
@@ -314,7 +314,7 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
         self._target = {directory: log.stop_offset() for directory, log in self.logs.items()}
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
-        """Tell how far the query could be, for its progress report."""
+        """Return how far the query could be, for its progress report."""
         return {directory: log.stop_offset() for directory, log in self.logs.items()}
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[datasource.InputPartition]:

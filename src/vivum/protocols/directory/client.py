@@ -241,7 +241,7 @@ class DirectoryClient:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something must be asked again."""
+        """Return when something must be asked again."""
         return self._timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:

@@ -30,12 +30,12 @@ ROUSED_NS = 3 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class StartBeacon(Command):
-    """Begin to tell where the service is."""
+    """Begin to announce the service."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndBeacon(Command):
-    """Tell all that the service ends."""
+    """Announce that the service ends."""
 
 
 @dataclass(frozen=True, slots=True)

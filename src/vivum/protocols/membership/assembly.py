@@ -19,7 +19,7 @@ ENVELOPE_BYTES_MAX = 64
 
 
 def part_bytes(frame_bytes_max: int) -> int:
-    """Tell how much content fits one frame."""
+    """Return how much content fits one frame."""
     return frame_bytes_max - HEADER_BYTES - ENVELOPE_BYTES_MAX
 
 

@@ -23,7 +23,7 @@ class GroupEpochs:
         self._values = [0]
 
     def at(self, group: int) -> int:
-        """Tell the value of one group."""
+        """Return the value of one group."""
         return self._values[bisect_right(self._starts, group) - 1]
 
     def set_range(self, start: int, stop: int, epoch: int) -> None:

@@ -30,16 +30,16 @@ class RegionConfig:
     """Covered groups that a member did not ask for. Empty unless the region is an approximate one."""
 
     def has_group(self, group: int) -> bool:
-        """Tell whether the region covers a group."""
+        """Return whether the region covers a group."""
         return bisect_right(self.groups, group) % 2 == 1
 
     def lacks_group(self, member: Member, group: int) -> bool:
-        """Tell whether a member hears a group that it did not ask for, and must drop its messages."""
+        """Return whether a member hears a group that it did not ask for, and must drop its messages."""
         bounds = self.lacks.get(member)
         return bounds is not None and bisect_right(bounds, group) % 2 == 1
 
     def groups_of(self, member: Member) -> RangeSet:
-        """Tell the groups that a member asked for."""
+        """Return the groups that a member asked for."""
         groups = RangeSet.from_bounds(self.groups)
         if member in self.lacks:
             groups.difference_update(RangeSet.from_bounds(self.lacks[member]))

@@ -108,7 +108,7 @@ class QsmMachine:
         self._lanes: Lanes = {}
 
     def memory(self) -> MemoryHeld:
-        """Tell what is kept in memory. Adds it up: not for every datagram."""
+        """Return what is kept in memory. Adds it up: not for every datagram."""
         return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
@@ -464,7 +464,7 @@ class QsmMachine:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         if self._chains.are_behind:
             return self._now_ns
         times = [region.ladder.next_deadline_ns() for region in self.regions.values()]
@@ -549,7 +549,7 @@ class QsmMachine:
 
     @property
     def has_data(self) -> bool:
-        """Tell whether a stream could seal a frame now."""
+        """Whether a stream could seal a frame now."""
         return self.sending.has_data
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:

@@ -399,7 +399,7 @@ class FairShares:
             self._level = (demands[-1] if demands else 0) + left // senders
 
     def of(self, used: int) -> int:
-        """Tell the part of a sender that used so much: never 0, which would mean no limit, but of no limit.
+        """Return the share of a sender that used this much: never 0, which would mean no limit, unless there is none.
 
         It may double what it used, or take what others do not want: all at once would be too much for a moment.
         """

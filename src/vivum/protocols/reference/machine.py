@@ -323,7 +323,7 @@ class ReferenceMachine:
     # Timers.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         return self._timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:
@@ -404,7 +404,7 @@ class ReferenceMachine:
 
     @property
     def has_data(self) -> bool:
-        """Tell whether a group has messages to seal and a window with room."""
+        """Whether a group has messages to seal and a window with room."""
         return bool(self._ready)
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:

@@ -158,7 +158,7 @@ class UnrepairedMachine:
 
     @property
     def has_data(self) -> bool:
-        """Tell whether something waits."""
+        """Whether something waits."""
         return bool(self._ready)
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:

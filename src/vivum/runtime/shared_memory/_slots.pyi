@@ -6,7 +6,7 @@ from typing import final
 from vivum.wire._frame_bytes import FrameMemory
 
 SLOT_BYTES: int
-"""Memory that each frame takes."""
+"""Size of a slot."""
 
 FRAME_BYTES_MIN: int
 """Smaller frames are not worth a slot."""
@@ -31,14 +31,14 @@ class Slots(FrameMemory):
 
     @property
     def slots(self) -> int:
-        """All of them."""
+        """The number of slots."""
 
     @property
     def unused(self) -> int:
-        """Those that hold no frame which somebody keeps."""
+        """The number of slots that hold no kept frame."""
 
     def write(self, frames: list[bytes]) -> bytes:
-        """Show the first frames to readers, as far as there are slots for them; return their stamps."""
+        """Make the first frames readable, as far as there are slots; return their stamps."""
 
 @final
 class SlotReader:
@@ -48,4 +48,4 @@ class SlotReader:
         """Read memory as slots."""
 
     def read(self, stamps: bytes) -> list[bytes]:
-        """Return copies of the frames that have these stamps, without those that were written over."""
+        """Return copies of the frames with these stamps, without those that were overwritten."""

@@ -1,6 +1,6 @@
 """A local datagram socket that carries descriptors, and knows which user sent each message.
 
-The kernel vouches for the user, and for the address: no two sockets have the same.
+The kernel vouches for the user and for the address, which is unique.
 """
 
 import contextlib
@@ -11,28 +11,28 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MESSAGES_MAX = 64
-"""Messages that are taken in one turn of the loop, so that a flood does not stop it."""
+"""The most messages handled in one turn of the loop, so that a flood cannot stop it."""
 
 _CREDENTIALS = struct.Struct("=iII")
 _MESSAGE_BYTES = 64
 
 
 class LocalMessage(NamedTuple):
-    """What somebody on this machine sent."""
+    """A message from a process of this machine."""
 
     data: bytes
     descriptors: list[int]
     """Open while the message is handled."""
 
     address: bytes
-    """Where an answer reaches the sender; empty if nowhere."""
+    """The sender's address; empty if it has none."""
 
     is_ours: bool
     """Whether a process of the same user sent it."""
 
 
 class LocalSocket:
-    """Takes and sends small messages between processes of one machine. Never blocks."""
+    """Sends and receives small messages within one machine. Never blocks."""
 
     def __init__(self, address: bytes) -> None:
         """Open it. Raises `OSError` where a sandbox allows no such sockets."""

@@ -1,7 +1,7 @@
 """Memory that one process writes and others can only read, without a name in any file system.
 
-It is a sealed `memfd`: whoever has its descriptor can neither write nor shrink it. A process that reads memory after
-it was shrunk is killed, so `open_memory` refuses what is not sealed. Nothing is left behind however a process ends.
+It is a sealed `memfd`: readers can neither write nor shrink it. Reading memory that was shrunk kills a process, so
+`open_memory` refuses what is not sealed. Nothing is left behind however a process ends.
 """
 
 import fcntl
@@ -21,24 +21,24 @@ else:
         from vivum.runtime.shared_memory import _slots
     except ImportError:
         _slots = None
-    # Without the compiled part, or with `VIVUM_PURE=1` as for the codec, datagrams serve.
+    # Without the compiled part, or with `VIVUM_PURE=1`, datagrams are used.
     IS_AVAILABLE = _slots is not None and COMPILED and hasattr(os, "memfd_create")
 
 F_SEAL_FUTURE_WRITE = 0x10
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 
 COPIES_MIN = 16
-"""Slots for copies, however small receive buffers are."""
+"""The least number of slots for copies."""
 
 KEPT_BYTES = 64 << 20
-"""Room for frames that are kept for members that sleep or are behind. Memory that was never needed is not taken."""
+"""Room for frames kept for members that sleep or are behind. Pages that are never used take no memory."""
 
 
 def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
-    """Make memory for those who have receive buffers of so many bytes; return its descriptor and its slots, or None.
+    """Make memory for readers with receive buffers of this size; return its descriptor and slots, or None.
 
-    Copies have as much room as a receive buffer. Beside them, there is room for as much again that is under way, for
-    what is not known to be stable yet, and for `KEPT_BYTES`.
+    Copies get as much room as a receive buffer, and so do frames under way and frames not known to be stable yet; then
+    there are `KEPT_BYTES`.
     """
     if not IS_AVAILABLE:
         return None
@@ -59,7 +59,7 @@ def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
 
 
 def open_memory(descriptors: list[int]) -> "SlotReader | None":
-    """Map the memory of another process for reading; None if this is not one that nobody can shrink."""
+    """Map the memory of another process for reading; return None if it is not sealed against shrinking."""
     if not IS_AVAILABLE or len(descriptors) != 1:
         return None
     try:

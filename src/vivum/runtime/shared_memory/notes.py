@@ -1,9 +1,8 @@
-"""What nodes tell each other about frames in shared memory, by UDP.
+"""Datagrams about frames in shared memory.
 
-A *note* goes in the place of up to eight frames, and names the memory and the stamps of its frames. A *complaint* comes
-back from a listener that cannot read that memory. Both name memory by its *key*: 64 random bits which only those know
-who were sent a note. The address of the local socket follows from the key, but not the key from the address, which
-everybody on the machine can see.
+A *note* replaces up to eight frames, and names the memory and the stamps of its frames. A *complaint* comes back from a
+listener that cannot read that memory. Both name memory by its *key*: 64 random bits, known only to those who were sent
+a note. The address of the local socket, which everybody on the machine can see, is a hash of the key.
 """
 
 import struct
@@ -16,7 +15,7 @@ NOTE_MARK = MARK + b"VMN"
 COMPLAINT_MARK = MARK + b"VMC"
 
 NOTE_FRAMES_MAX = 8
-"""Frames for one note: what a receiver handles at once."""
+"""The most frames in one note: what a receiver handles at once."""
 
 STAMP_BYTES = 8
 
@@ -25,7 +24,7 @@ _COMPLAINT = struct.Struct("=4sQ")
 
 
 def pack_note(key: int, stamps: bytes) -> bytes:
-    """Make the note for frames with these stamps."""
+    """Return the note for frames with these stamps."""
     return _NOTE.pack(NOTE_MARK, len(stamps) // STAMP_BYTES, key) + stamps
 
 
@@ -40,7 +39,7 @@ def unpack_note(data: bytes) -> tuple[int, bytes] | None:
 
 
 def pack_complaint(key: int) -> bytes:
-    """Make the complaint about memory with this key."""
+    """Return the complaint about memory with this key."""
     return _COMPLAINT.pack(COMPLAINT_MARK, key)
 
 
@@ -53,5 +52,5 @@ def unpack_complaint(data: bytes) -> int | None:
 
 
 def local_address(key: int) -> bytes:
-    """Return where memory with this key is asked for. Addresses that begin with a zero are in no file system."""
+    """Return the local address at which to ask for memory with this key, in the abstract namespace."""
     return b"\0vivum-memory-" + blake2b(key.to_bytes(8, "little"), digest_size=8).hexdigest().encode()

@@ -1,8 +1,7 @@
-"""The memories of other nodes: asked for when the first note comes, read whenever another does.
+"""The memories of other nodes: requested when the first note comes, read for every note.
 
 The owner of a memory says from which endpoint its notes come, over a local socket that the kernel vouches for. Notes
-from elsewhere are refused, and notes that came before that word wait for it: so the first note of a stranger changes
-nothing.
+from elsewhere are refused, and notes that came before the answer wait for it: a stranger's first note changes nothing.
 """
 
 import time
@@ -20,19 +19,19 @@ if TYPE_CHECKING:
     from vivum.runtime.shared_memory._slots import SlotReader
 
 MEMORIES_MAX = 64
-"""Memories of others that a node keeps; at the limit the one that was silent for longest goes."""
+"""Memories that a node keeps mapped; at the limit the one silent for longest is unmapped."""
 
 SILENT_S = 10.0
-"""A memory from which nothing came for so long is let go when another comes: its owner may be gone."""
+"""A memory silent for this long is unmapped when another comes: its owner may be gone."""
 
 ASK_S = 0.1
-"""How long an answer may take before memory is asked for again, and the least time between two complaints."""
+"""How long to wait before asking for memory again, and the least time between two complaints."""
 
 ASKED_MAX = 64
-"""Memories that are asked for at once: made-up keys get no further."""
+"""The most requests at once: bounds what made-up keys can do."""
 
 HELD_NOTES_MAX = 64
-"""Notes that wait for an answer. The oldest are lost beyond that."""
+"""The most notes that wait for an answer. Beyond that the oldest are lost."""
 
 
 @dataclass(slots=True)
@@ -47,14 +46,14 @@ class _Asked:
     key: int
     at_s: float
     is_waiting: bool
-    """An answer may come; else it is only too early to try again."""
+    """Whether an answer may still come; if not, it is too early to ask again."""
 
 
 class OtherMemories:
-    """What this node can read of others."""
+    """The memories of others that this node can read."""
 
     def __init__(self, ask: Callable[[bytes], bool], complain: Callable[[Endpoint, bytes], None]) -> None:
-        """Begin with none. `ask` sends to a local address, False if nobody is there; `complain` sends a datagram."""
+        """Begin with none. `ask` sends to a local address; it returns False if nobody is there. `complain` uses UDP."""
         self.frames_missed = 0
         self.refused = 0
         self._ask = ask
@@ -64,7 +63,7 @@ class OtherMemories:
         self._held: deque[tuple[Endpoint, int, bytes]] = deque()
 
     def read(self, source: Endpoint, note: bytes, taken: Arrived) -> None:
-        """Append the frames that a note stands for, or let it wait for its memory."""
+        """Append the frames that a note stands for, or hold the note until its memory is mapped."""
         found = unpack_note(note)
         if found is None:
             self.refused += 1
@@ -88,7 +87,7 @@ class OtherMemories:
     # Memory that is not known yet.
 
     def _want(self, source: Endpoint, key: int, stamps: bytes) -> None:
-        """Hold a note whose memory is asked for; complain to its sender if that cannot be had."""
+        """Ask for the memory of a note and hold the note; complain to its sender if that is impossible."""
         now_s = time.monotonic()
         address = local_address(key)
         asked = self._asked.get(address)
@@ -106,7 +105,7 @@ class OtherMemories:
             self.frames_missed += len(self._held.popleft()[2]) // STAMP_BYTES
 
     def _remember(self, address: bytes, key: int, now_s: float) -> _Asked | None:
-        """Note that a memory is asked for now; None if too many are."""
+        """Remember a request for memory; return None if there are too many."""
         if address not in self._asked and len(self._asked) >= ASKED_MAX:
             self._asked = {each: asked for each, asked in self._asked.items() if now_s - asked.at_s < ASK_S}
             if len(self._asked) >= ASKED_MAX:
@@ -115,9 +114,9 @@ class OtherMemories:
         return asked
 
     def on_answer(self, address: bytes, owner: Endpoint | None, reader: "SlotReader | None", taken: Arrived) -> None:
-        """Take the word of whoever is at a local address: its memory and endpoint, or neither.
+        """Handle an answer from a local address: a memory and its owner's endpoint, or a refusal.
 
-        Appends the frames of notes that waited for it.
+        Append the frames of notes that waited for it.
         """
         asked = self._asked.get(address)
         if asked is None or not asked.is_waiting:
@@ -145,7 +144,7 @@ class OtherMemories:
                 del self._others[key]
 
     def close(self) -> None:
-        """Let all of them go."""
+        """Unmap all of them."""
         self._others.clear()
         self._asked.clear()
         self._held.clear()

@@ -1,4 +1,4 @@
-"""The memory in which this node has large frames for the others of its machine."""
+"""The memory in which this node keeps large frames for other nodes of its machine."""
 
 import os
 import secrets
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 PLAIN_S = 10.0
 PLAIN_S_MAX = 600.0
-"""For how long a node does without its memory after a complaint; twice as long each time, up to the limit."""
+"""How long a node does not use its memory after a complaint; doubles each time, up to the limit."""
 
 
 class OwnMemory:
-    """The slots of this node, and whether all who hear of them can read them."""
+    """The slots of this node, and whether they may be used now."""
 
     def __init__(self, buffer_bytes: int, is_wanted: bool) -> None:
-        """Make memory for receive buffers of so many bytes, if it is wanted and can be had."""
+        """Make memory for receive buffers of this size, if it is wanted and available."""
         self.frames_written = 0
         self.key = secrets.randbits(64)
         self.descriptor = -1
-        """What readers are handed; -1 if there is no memory."""
+        """The descriptor for readers; -1 if there is no memory."""
 
         self.slots: Slots | None = None
-        """Where frames can be sealed, so that they need not be copied."""
+        """The slots, in which frames can be sealed without a copy."""
 
         made = make_memory(buffer_bytes) if is_wanted else None
         if made is not None:
@@ -39,19 +39,19 @@ class OwnMemory:
 
     @property
     def is_open(self) -> bool:
-        """Whether frames may be put here: there is memory, and nobody complained of late."""
+        """Whether frames may go here: there is memory, and nobody complained recently."""
         return self.slots is not None and time.monotonic() >= self._plain_until_s
 
     def put(self, frames: list[bytes]) -> tuple[bytes, int]:
-        """Show the first frames to others; return the note to send in their place, and how many it stands for.
+        """Make the first frames readable; return the note to send in their place, and how many it stands for.
 
-        Those that were not sealed here are copied, and written over by later copies. Whoever has not read them by then
-        has lost them, as datagrams that found a receive buffer full.
+        Frames that were not sealed here are copied, and overwritten by later copies. A reader that is too late has lost
+        them, like datagrams that found a receive buffer full.
         """
         if self.slots is None or len(frames[0]) < self.slots.frame_bytes_min or not self.is_open:
             return b"", 0
         if len(frames) == 1 and frames[0] is self._last_copied:
-            # Without multicast, every receiver is sent the same frame in turn.
+            # Without multicast, the same frame goes to every receiver in turn.
             return self._last_note, 1
         stamps = self.slots.write(frames[:NOTE_FRAMES_MAX])
         count = len(stamps) // STAMP_BYTES
@@ -63,9 +63,9 @@ class OwnMemory:
         return self._last_note, count
 
     def on_complaint(self, data: bytes) -> bool:
-        """Do without the memory for a while, since somebody cannot read it; False if it is not about this memory.
+        """Stop using the memory for a while, since somebody cannot read it; return whether it is about this memory.
 
-        Whoever complains was sent a note, by unicast or to a channel that it hears: nobody else knows the key.
+        Only those who were sent a note know the key: by unicast, or on a channel that they hear.
         """
         if unpack_complaint(data) != self.key:
             return False
@@ -76,7 +76,7 @@ class OwnMemory:
         return True
 
     def close(self) -> None:
-        """Let the memory go. Those who have it mapped keep it, and so do frames that somebody holds."""
+        """Release the memory. Mappings of readers stay, and so do frames that somebody holds."""
         self.slots = None
         if self.descriptor >= 0:
             os.close(self.descriptor)

@@ -1,8 +1,8 @@
 """The part of a UDP port that sends large frames through shared memory, and reads those of others.
 
-`send` shows frames in the node's own memory, sealed there by its `builder` or copied, and returns the note that goes
-out in their place. `read` takes what came in: notes become the frames that they stand for, as `bytes`. A node that does
-not have the memory of a note asks for it at a local socket, and gets a descriptor if it is of the same user. Strangers
+`send` makes frames readable in the node's own memory, sealed there by its `builder` or copied, and returns the note
+that goes out in their place. `read` turns notes into the frames that they stand for, as `bytes`. A node that does not
+have the memory of a note asks for it at a local socket, and gets a descriptor if it belongs to the same user. Strangers
 get a refusal, and change nothing.
 """
 
@@ -37,9 +37,9 @@ class SharedMemory:
         *,
         writes: bool,
     ) -> None:
-        """Prepare to read, and to write if it `writes`, to those who have receive buffers of so many bytes.
+        """Prepare to read, and if `writes` to write for receive buffers of this size.
 
-        `endpoint` is where the node's notes come from; `send_datagram` sends from there, and may fail in silence.
+        `endpoint` is the source of the node's notes; `send_datagram` sends from there, and may fail silently.
         """
         self.refused = 0
         self._endpoint = endpoint
@@ -48,18 +48,18 @@ class SharedMemory:
         try:
             self._local: LocalSocket | None = LocalSocket(local_address(self._own.key))
         except OSError:
-            # Nobody could ask for the memory. Others are told that this node cannot read theirs.
+            # Nobody could ask for the memory. Complaints tell others that this node cannot read theirs.
             self._local = None
             self._own.close()
 
     @property
     def frames_sent(self) -> int:
-        """Frames that went this way."""
+        """Frames that were sent through shared memory."""
         return self._own.frames_written
 
     @property
     def frames_missed(self) -> int:
-        """Frames that were written over before they were read, or whose memory could not be had."""
+        """Frames that were overwritten before they were read, or whose memory was not available."""
         return self._others.frames_missed
 
     @property
@@ -69,16 +69,16 @@ class SharedMemory:
 
     @property
     def is_open(self) -> bool:
-        """Whether large frames go this way now."""
+        """Whether large frames are sent through shared memory now."""
         return self._own.is_open
 
     @property
     def local(self) -> socket.socket | None:
-        """The socket at which others ask; `on_local_readable` serves it."""
+        """The socket at which others ask for memory; `on_local_readable` serves it."""
         return None if self._local is None else self._local.socket
 
     def close(self) -> None:
-        """Let everything go. May be called again."""
+        """Close everything. May be called again."""
         if self._local is not None:
             self._local.close()
             self._local = None
@@ -86,7 +86,7 @@ class SharedMemory:
         self._others.close()
 
     def builder(self, capacity: int) -> FrameBuilder | None:
-        """Make a builder that seals frames where others read them; None if such frames do not go this way."""
+        """Return a builder that seals frames in the slots; None if frames of this size do not use them."""
         slots = self._own.slots
         if slots is None or not slots.frame_bytes_min <= capacity <= slots.frame_bytes_max:
             return None
@@ -95,7 +95,7 @@ class SharedMemory:
     # What the port sends and receives.
 
     def send(self, frames: list[bytes]) -> tuple[bytes, int]:
-        """Return a note to send in the place of the first frames, and how many; 0 if they must go as they are."""
+        """Return a note to send in place of the first frames, and how many; 0 if they must go as datagrams."""
         return self._own.put(frames)
 
     def read(self, source: Endpoint, data: bytes, taken: Arrived) -> bool:
@@ -113,7 +113,7 @@ class SharedMemory:
     # What comes by the local socket.
 
     def on_local_readable(self) -> Arrived:
-        """Answer who asks for our memory, take memory that we asked for; return the frames that waited for it."""
+        """Answer requests for our memory, map memory that we asked for; return the frames that waited for it."""
         taken: Arrived = []
         if self._local is not None:
             for message in self._local.receive():
@@ -129,10 +129,10 @@ class SharedMemory:
         try:
             self._local.send(address, _ASK)
         except BlockingIOError:
-            # Somebody fills its queue. It is asked again with a later note.
+            # Its queue is full. Ask again with a later note.
             return True
         except OSError:
-            # Nobody is there: gone, or in a container that shares no more than the network with us.
+            # Nobody is there: gone, or in a container that shares only the network with us.
             return False
         return True
 
@@ -141,7 +141,7 @@ class SharedMemory:
             self.refused += 1
         if not message.address:
             return
-        # Who does not hear the answer asks again.
+        # If the answer is lost, it is asked for again.
         with contextlib.suppress(OSError):
             if message.is_ours and self._own.descriptor >= 0:
                 host, port = self._endpoint
@@ -161,7 +161,7 @@ class SharedMemory:
 
 
 def fault() -> str:
-    """Return why nodes of this machine cannot share memory; nothing if they can."""
+    """Return why nodes of this machine cannot share memory; an empty text if they can."""
     if not memory.IS_AVAILABLE:
         return "the compiled part was not built, or is turned off by VIVUM_PURE"
     shared = SharedMemory(Endpoint("127.0.0.1", 0), 0, lambda *_: None, writes=True)

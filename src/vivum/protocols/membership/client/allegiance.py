@@ -32,7 +32,7 @@ class Allegiance:
         self._supported: Endpoint | None = None
 
     def fault_of_term(self, term: int, has_life: bool) -> str | None:
-        """Tell why a frame of a term cannot be taken, or take the term on; None if all is well."""
+        """Return why a frame of a term is refused; None if it is accepted, and adopt the term."""
         if term < self.term:
             return "of a service that was replaced"
         if term > self.term:
@@ -51,7 +51,7 @@ class Allegiance:
 
     @staticmethod
     def is_of_its_history(status: ServiceStatus, epoch: int) -> bool:
-        """Tell whether a service of a higher term knows of an epoch that this node was told by one before."""
+        """Return whether a service of a higher term knows of an epoch that this node was told by one before."""
         era = epoch >> ERA_BITS
         return epoch == 0 or any(end >> ERA_BITS == era and epoch <= end for end in status.ends)
 

@@ -116,7 +116,7 @@ class MembershipClient:
         return self._allegiance.round
 
     def is_service_silent(self, now_ns: int) -> bool:
-        """Tell whether nothing was heard of the service for so long that somebody should go on for it."""
+        """Return whether the service was silent for so long that a standby should take over."""
         return now_ns - self._allegiance.heard_ns >= self.settings.service_silence_ns
 
     def support(self, now_ns: int, round_: int, epoch: int, candidate: Endpoint) -> bool:
@@ -139,7 +139,7 @@ class MembershipClient:
 
     @property
     def endpoints(self) -> Mapping[NodeId, Endpoint]:
-        """Where the members of these regions, and some who left them lately, take datagrams."""
+        """The endpoints of members of these regions, and of some that left them lately."""
         return self._view.endpoints
 
     @property
@@ -156,7 +156,7 @@ class MembershipClient:
         return self._view.members_of(group)
 
     def group_view(self, group: GroupId) -> ViewNumber:
-        """Tell the number of a group's view; 0 if it is not known. Agreed among all who are in the group."""
+        """Return the number of a group's view, on which its members agree; 0 if it is not known."""
         return self._view.group_view(group)
 
     def bundles(self, groups: RangeSet) -> list[InstallView]:
@@ -217,7 +217,7 @@ class MembershipClient:
             self._become_removed(now_ns)
 
     def on_service_ended(self) -> None:
-        """The service said that it ends: support who goes on for it, without waiting for the silence."""
+        """Note the service's farewell: support a successor without waiting for silence."""
         self._allegiance.heard_ns = 0
 
     def follows(self, service: Endpoint) -> bool:
@@ -225,7 +225,7 @@ class MembershipClient:
         return self._talk.has_services and self._talk.destination == service
 
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
-        """Tell the service that a member is silent. Call again while it is: a report is not repeated by itself."""
+        """Report to the service that a member is silent. Call again while it is: reports are not repeated."""
         if self.state is not ClientState.JOINED:
             return
         interval_ns = self.settings.report_interval_ns
@@ -439,7 +439,7 @@ class MembershipClient:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         return self._talk.timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:

@@ -59,7 +59,7 @@ class Conversation:
         return self._services[self._service]
 
     def knows(self, source: Endpoint) -> bool:
-        """Tell whether this is the endpoint of a service."""
+        """Return whether this is the endpoint of a service."""
         return source in self._services
 
     def on_answer(self, source: Endpoint) -> None:
@@ -93,14 +93,14 @@ class Conversation:
         self.timers.set(what, now_ns + self.spread(delay_ns))
 
     def ask_again(self, now_ns: int, *, elsewhere: bool = True) -> None:
-        """No answer came in time: ask again; if the service is not heard at all, somebody else."""
+        """Ask again, since no answer came in time; if the service is silent, ask another endpoint."""
         assert self._asking is not None, "only what was asked is asked again"
         if elsewhere:
             self.try_next()
         self.ask(now_ns, self._asking)
 
     def answered(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self.attempts = 0
         if self._asking is not None:
             self.timers.cancel(self._asking)

@@ -48,6 +48,6 @@ class LocalHealth:
         return patience_ns * (1 + self.score)
 
     def awake_ns(self, now_ns: int, since_ns: int) -> int:
-        """Tell for how much of the time since then this node was awake."""
+        """Return for how much of the time since then this node was awake."""
         slept_ns = sum(min(late_ns, end_ns - since_ns) for end_ns, late_ns in self._naps if end_ns > since_ns)
         return now_ns - since_ns - slept_ns

@@ -48,7 +48,7 @@ class Subscriptions:
         return True
 
     def on_life_ended(self) -> None:
-        """Begin anew: the next life has no groups yet."""
+        """Begin again: the next life has no groups yet."""
         self.under_way = None
         self.number = 0
         self._applied = RangeSet()

@@ -1,1 +1,1 @@
-"""The configuration service: its state, who speaks for it, and its standbys."""
+"""The configuration service: its state, its speaker, and its standbys."""

@@ -87,7 +87,7 @@ class ServiceLog:
         )
 
     def acknowledge(self, life: Life, epoch: int) -> bool:
-        """See `ConfigurationService.acknowledge`; tell whether it is news."""
+        """See `ConfigurationService.acknowledge`; return whether it is news."""
         if epoch <= life.acknowledged:
             return False
         self._note(life.member, ConfigurationAck(epoch))

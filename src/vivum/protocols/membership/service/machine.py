@@ -1,4 +1,4 @@
-"""The one who speaks for the configuration service: frames, time, and who was told what.
+"""The speaker of the configuration service: frames, time, and who was told what.
 
 Design note: `docs/design/membership.md`. Decides nothing about membership but when a batch closes and when a suspect
 counts as dead; the rest is `service`, on which it acts through a log that standbys repeat. Like every machine it notes
@@ -90,7 +90,7 @@ class ServiceMachine:
         self.term = term
         self.service = service or ConfigurationService(self.settings)
         self.superseded_by: ServiceStatus | None = None
-        """The service of a higher term that this one has met: it has stepped down, and says no more."""
+        """The service of a higher term that this one has met: this one has stepped down, and is silent."""
 
         self.effects: list[Effect] = []
         self._gate = gate
@@ -123,7 +123,7 @@ class ServiceMachine:
         }
 
     def take_over(self, now_ns: int, round_: int, before: Endpoint, alive: frozenset[Endpoint]) -> None:
-        """Go on in the place of a service that fell silent. Who did not say that it is alive is put to the test."""
+        """Take over from a silent service. Lives that did not show a sign of life are probed."""
         self._now_ns = now_ns
         self._log.take_over(round_)
         self._former_services[before] = None
@@ -166,7 +166,7 @@ class ServiceMachine:
         elif isinstance(body, Join):
             cause = self._on_join(source, body)
         elif frame.view < self.term:
-            # What it was told by the service before may not be of our history: first it must know who we are.
+            # The former service may have told it another history: first it must know us.
             self._reply_at_once(source, self._status())
             cause = "does not know this term; told so"
         else:
@@ -192,7 +192,7 @@ class ServiceMachine:
         return cause
 
     def _is_successor(self, term: int, member: Member) -> bool:
-        """Tell whether a term went on where this one stood: a later round, told by who had its life from this one."""
+        """Return whether a term continues this one: a later round, reported by a life of this service."""
         return term >> ROUND_BITS > self.term >> ROUND_BITS and self.service.knew(member)
 
     def _step_down(self, status: ServiceStatus) -> None:
@@ -303,7 +303,7 @@ class ServiceMachine:
             self._timers.set(("probe", member), self._now_ns)
 
     def _drop(self, session: Session) -> None:
-        """End a life that does not answer. If it lives after all, it need not wait for its next word to learn it."""
+        """End a life that does not answer, and tell it so, in case it lives after all."""
         self._gate.counters.members_dropped += 1
         self._end(session)
         self._reply(session.life.endpoint, Removal(session.life.name, *session.life.member))
@@ -339,7 +339,7 @@ class ServiceMachine:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         if self.superseded_by is not None:
             return None
         times = (self._timers.next_ns(), self._replication.next_deadline_ns(self._now_ns))
@@ -402,7 +402,7 @@ class ServiceMachine:
         return not self._replication.is_retired and 2 * len(self._suspicions) > len(self._sessions)
 
     def _may_drop(self) -> bool:
-        """Tell whether who is silent may be dropped: not soon by a service that hears few.
+        """Return whether silent members may be dropped: not soon by a service that hears few.
 
         Else a standby of the smaller side could find itself in a majority there, and give numbers that the larger
         side gives too. When it has waited for long, the service goes on without standbys.
@@ -418,7 +418,7 @@ class ServiceMachine:
         return True
 
     def _on_status_due(self, member: Member) -> None:
-        """Tell a life that another service speaks to it now, until it answers."""
+        """Tell a life again that another service serves it now, until it answers."""
         session = self._sessions[member]
         if not session.knows_term:
             self._reply_at_once(session.life.endpoint, self._status())

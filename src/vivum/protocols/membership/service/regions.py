@@ -41,7 +41,7 @@ class MemberPlacement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """One region: who is in it since when."""
+    """One region: its members, and since when."""
 
     region: RegionId
     slot: int
@@ -99,7 +99,7 @@ class RegionChanges(NamedTuple):
 
 
 def share_a_group(a: Bounds, b: Bounds) -> bool:
-    """Tell whether two sets of groups meet."""
+    """Return whether two sets of groups intersect."""
     if not a or not b or a[-1] <= b[0] or b[-1] <= a[0]:
         return False
     i = j = 0
@@ -143,7 +143,7 @@ class Regions:
         return list(self._by_id.values())
 
     def region_of(self, member: Member) -> Region | None:
-        """Tell the region of a member."""
+        """Return the region of a member."""
         return self._of_member.get(member)
 
     def touched_by(self, changes: Mapping[Member, MemberPlacement | None]) -> list[Region]:
@@ -156,7 +156,7 @@ class Regions:
         return list(touched.values())
 
     def placement_of(self, member: Member) -> MemberPlacement | None:
-        """Tell where a member was put."""
+        """Return the region that a member was put into."""
         region = self._of_member.get(member)
         return None if region is None else region.placements[member]
 

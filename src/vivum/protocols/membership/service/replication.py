@@ -71,7 +71,7 @@ class Replication:
         self._links.clear()
 
     def choose(self, now_ns: int) -> None:
-        """Take the oldest lives that answer; let go who left, and who is silent for too long."""
+        """Choose the oldest lives that answer as standbys; drop those that left or were silent for too long."""
         service, settings = self._log.service, self._settings
         for member, link in list(self._links.items()):
             if now_ns - link.heard_ns >= settings.standby_timeout_ns:
@@ -101,7 +101,7 @@ class Replication:
         del self._links[member]
 
     def on_ack(self, now_ns: int, member: Member, position: int) -> str | None:
-        """Take a standby's word; return why it cannot be."""
+        """Handle a standby's acknowledgement; return why it is impossible, or None."""
         link = self._links.get(member)
         if link is None:
             return "not a standby"
@@ -129,7 +129,7 @@ class Replication:
         link.position = 0
 
     def next_deadline_ns(self, now_ns: int) -> int | None:
-        """Tell when somebody must be told something."""
+        """Return when the next standby must hear something."""
         times = [
             min(link.due_ns, now_ns if link.has_copy and link.sent < self._log.position else link.due_ns)
             for link in self._links.values()
@@ -137,7 +137,7 @@ class Replication:
         return min(times, default=None)
 
     def make_messages(self, now_ns: int) -> list[tuple[Endpoint, StateCopy | StateChanges]]:
-        """Make what is due: copies for those who have none, entries that are new or not acknowledged."""
+        """Return what is due: copies for standbys without one, entries that are new or not acknowledged."""
         made: list[tuple[Endpoint, StateCopy | StateChanges]] = []
         copy: list[StateCopy] | None = None
         settings = self._settings

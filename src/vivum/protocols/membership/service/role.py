@@ -211,14 +211,14 @@ class ServiceRole:
         self.serving.take_over(self._now_ns, candidate.round, before, alive)
 
     def _stand(self) -> None:
-        """See whether the service is gone, and this place should go on for it."""
+        """Check whether the service is gone, and this standby should take over."""
         client, service = self._client, self.copy.service
         assert client is not None
         assert service is not None
         now_ns, settings = self._now_ns, service.settings
         me = service.life_of(client.member) if client.member is not None else None
         if me is None or client.term > self._term:
-            # It is not of this life any more, or somebody else went on.
+            # This life has ended, or another standby took over.
             self.copy.forget()
             self._candidate = None
             return
@@ -250,7 +250,7 @@ class ServiceRole:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when something will be due."""
+        """Return when something will be due."""
         if self.serving is not None:
             return self.serving.next_deadline_ns()
         if self.copy.service is None or self._client is None:

@@ -41,7 +41,7 @@ class ServiceCopy:
             self.position += 1
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget everything and begin again."""
         self.service = None
         self.position = 0
         self._parts.clear()

@@ -2,7 +2,7 @@
 
 Its state is a function of the calls `join`, `subscribe`, `acknowledge`, `leave` and `close_batch`, in their order: no
 time, no randomness, no messages. So it can be replicated by feeding each copy the same log. Who was told what and
-who is suspected is not here: that belongs to the one who speaks for the service (`service_machine`).
+who is suspected is not here: that belongs to the speaker of the service (`machine`).
 
 Invariants: at most one life of a node at a time; incarnations of a node and epochs only grow; a life that ended
 never comes back; a request of a life is applied once, in the order of their numbers; a region view is kept until each
@@ -52,7 +52,7 @@ class Life:
     """Counts the lives of the domain: the order of joining, which ranks members."""
 
     groups: RangeSet = field(default_factory=RangeSet)
-    """As the last request left them; they take effect with the next epoch."""
+    """The groups after the last request; they take effect with the next epoch."""
 
     request: int = 0
     answered: int = 0
@@ -78,7 +78,7 @@ class Tombstone:
 
 
 class ConfigurationService:
-    """Who is in the domain, in which groups, in which regions; numbered by epochs."""
+    """The members of the domain, their groups and regions, numbered by epochs."""
 
     def __init__(self, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
@@ -113,15 +113,15 @@ class ConfigurationService:
         return life if life is not None and life.member == member else None
 
     def former_life(self, name: str) -> Member | None:
-        """Tell which life a process of this name had, if that has ended."""
+        """Return which life a process of this name had, if that has ended."""
         return self._former.get(name)
 
     def name_of_former(self, member: Member) -> str:
-        """Tell the name of the process that had this life; empty if forgotten or never known."""
+        """Return the name of the process that had this life; empty if forgotten or never known."""
         return self._former_names.get(member, "")
 
     def knew(self, member: Member) -> bool:
-        """Tell whether this is a life that this service gave or took over, also if it has ended since."""
+        """Return whether this is a life that this service gave or took over, also if it has ended since."""
         return self.life_of(member) is not None or member in self._former_names
 
     def join(self, name: str, wanted: NodeId, endpoint: Endpoint) -> Life | None:
@@ -153,11 +153,11 @@ class ConfigurationService:
         self.lives[life.member.node] = self._by_name[life.name] = self._by_endpoint[life.endpoint] = life
 
     def has_endpoint(self, endpoint: Endpoint) -> bool:
-        """Tell whether a life has this endpoint."""
+        """Return whether a life has this endpoint."""
         return endpoint in self._by_endpoint
 
     def knows_name(self, name: str) -> bool:
-        """Tell whether a process of this name has a life."""
+        """Return whether a process of this name has a life."""
         return name in self._by_name
 
     def subscribe(self, life: Life, request: int, add: RangeSet, remove: RangeSet) -> bool:
@@ -214,7 +214,7 @@ class ConfigurationService:
         return next((node for node in sorted(self._incarnations) if self._is_free(node)), None)
 
     def _is_free(self, node: NodeId) -> bool:
-        """Tell whether an id can be given. Ids past nodes_max never are: what is kept of former lives stays bounded."""
+        """Return whether an id is free. Ids above nodes_max never are, so that memory of former lives stays bounded."""
         if node > self.settings.nodes_max:
             return False
         return node not in self.lives and max(self._incarnations.get(node, 0), self._incarnation_floor) < U16_MAX
@@ -223,11 +223,11 @@ class ConfigurationService:
 
     @property
     def has_changes(self) -> bool:
-        """Tell whether a batch is open."""
+        """Whether a batch is open."""
         return bool(self._changed)
 
     def close_batch(self) -> list[Member]:
-        """Make one epoch of all changes since the last; tell whom it concerns. No epoch if no region changed."""
+        """Make one epoch of all changes since the last; return whom it concerns. No epoch if no region changed."""
         touched, self._changed = self._changed, {}
         for life in touched.values():
             if life is not None:
@@ -356,7 +356,7 @@ class ConfigurationService:
         return result
 
     def _maybe_prune_went(self) -> None:
-        """Forget numbers of groups that nobody has: who joins one later has a region view above all of them."""
+        """Forget numbers of groups that nobody has: a later member has a region view above all of them."""
         if len(self._went) <= 1024 + 2 * self._went_after_pruning:
             return
         self._went.keep_only(self.regions.groups())
@@ -365,19 +365,19 @@ class ConfigurationService:
     # What members are told.
 
     def concern_epoch(self, life: Life) -> int:
-        """Tell the last epoch that concerns a life: one at which it stands below this must be told."""
+        """Return the last epoch that concerns a life; a life below it must be told."""
         region = self.regions.region_of(life.member)
         return life.moved_epoch if region is None else max(life.moved_epoch, region.concern_epoch)
 
     def base_for(self, life: Life) -> int:
-        """Tell from which epoch on a life can be told changes alone; 0: it must be told everything."""
+        """Return from which epoch on a life can be told changes alone; 0: it must be told everything."""
         known = life.acknowledged
         return 0 if known < life.moved_epoch or known < self._horizon else known
 
     def changes_for(
         self, region: Region | None, base: int, passed: tuple[RegionRecord, ...] = ()
     ) -> ConfigurationChanges:
-        """Say what members of a region that stand at `base` must be told, who were in these views meanwhile."""
+        """Return what to tell members of a region that are at epoch `base` and were in these views meanwhile."""
         if region is None:
             return ConfigurationChanges((), (), (), passed)
         records = tuple(each.record for each in self.regions.near(region, base))

@@ -39,7 +39,7 @@ class Channels:
             self._until_ns.pop(channel, None)
 
     def spread_channel_of(self, now_ns: int, group: GroupId) -> Channel | None:
-        """Tell where to send for a group, if it goes the hybrid way and its members have had time to hear of that."""
+        """Return where to send for a group, if it goes the hybrid way and its members have had time to hear of that."""
         if not self._since_ns:
             # Nothing is planned, as nearly everywhere.
             return None
@@ -49,7 +49,7 @@ class Channels:
         return channel
 
     def update(self, now_ns: int, regions: Iterable[RegionMember]) -> list[Event]:
-        """Tell what to open and to close, so that the channels of these are open and those of hybrid groups."""
+        """Return what to open and to close, so that the channels of these are open and those of hybrid groups."""
         for channel in [each for each, until_ns in self._until_ns.items() if until_ns <= now_ns]:
             del self._until_ns[channel]
         wanted = {each.config.channel for each in regions} | self._since_ns.keys() | self._until_ns.keys()

@@ -33,12 +33,12 @@ class Receiver:
 
     @property
     def are_behind(self) -> bool:
-        """Tell whether more is to be delivered, as soon as the application had its turn."""
+        """Whether more is to be delivered, as soon as the application had its turn."""
         return bool(self._behind)
 
     @property
     def is_any_broken(self) -> bool:
-        """Tell whether messages are missing that a living sender sent."""
+        """Whether messages are missing that a living sender sent."""
         return any(chain.is_broken for chain in self._by_sender.values())
 
     def add(self, stream: StreamReceiver) -> None:
@@ -100,7 +100,7 @@ class Receiver:
             self._barred.update((group, view) for group in groups if group in self._barred)
 
     def is_barred(self, group: int, view: int) -> bool:
-        """Tell whether messages of a group do not count in a view: this node left it, and was not back yet."""
+        """Return whether messages of a group do not count in a view: this node left it, and was not back yet."""
         return self._barred.get(group, 0) > view
 
     def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:

@@ -136,7 +136,7 @@ class SenderFifo:
             self.streams.pop(0)
 
     def is_plain(self, stream: StreamReceiver) -> bool:
-        """Tell whether messages of a stream are delivered by their numbers alone, for groups with an expected one.
+        """Return whether messages of a stream are delivered by their numbers alone, for groups with an expected one.
 
         Of groups that this node left nothing is expected.
         """
@@ -177,7 +177,7 @@ class SenderFifo:
             self.deliver(effects)
 
     def _deliver_from(self, stream: StreamReceiver, effects: list[Effect], bytes_max: int) -> bool:
-        """Deliver what a stream has in order, up to so many bytes; tell whether that was all."""
+        """Deliver what a stream has in order, up to so many bytes; return whether that was all."""
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered

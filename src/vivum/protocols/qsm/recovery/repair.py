@@ -64,7 +64,7 @@ class RepairDesk:
     def ask(
         self, now_ns: int, requests: Iterable[RepairRequest], streams: Mapping[Member, StreamReceiver]
     ) -> tuple[list[RepairRequest], int]:
-        """Ask in a passing token for what this node misses; tell how many frames were found lost since the last."""
+        """Ask in a passing token for what this node misses; return how many frames were found lost since the last."""
         before: dict[tuple[int, int], list[RepairRequest]] = {}
         for request in requests:
             if request.node == self._me.node:

@@ -1,11 +1,11 @@
-"""What a region has decided of a stream: how it is settled at the top, and what each member knows of it.
+"""What a region has decided about a stream: the decision at the top, and what each member knows of it.
 
-A member that is slower than the others is waited for as long as they go at half of what they could do. Tokens tell how
-far each is, not what each could do, so that is found by comparing: with the pace at which the stream went before, and,
-for who was put behind all the same, with what the others do while nobody holds them up.
+A slow member is waited for as long as the others go at half of what they could do. Tokens say how far each member is,
+not what it could do, so that is found by comparison: with the pace of the stream before, and, for a member put behind,
+with the pace of the others while nobody holds them up.
 
-Caches are bounded, so the floor may pass a member that sleeps; `confirmed` never does. The sender's application is told
-that a message arrived when every member of the view has it, or has left: whoever caches gave up ends its life first.
+Caches are bounded, so the floor may pass a member that sleeps; `confirmed` never does. A message is confirmed to the
+sender's application when every member of the view has it or has left; a member that caches gave up ends its life first.
 
 Invariants: `stable`, `floor` and `confirmed` never go back; `confirmed <= floor <= stable`.
 """
@@ -16,20 +16,20 @@ from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import NOBODY, StreamRecord
 
 FADING_PERIODS = 64
-"""A pace that is not reached any more fades by one part in so many for each `isolate_after_ns`: by half in 4 s."""
+"""A pace that is not reached any more fades by this fraction for each `isolate_after_ns`: by half in 4 s."""
 
 TRIAL_NS = 2 * SECOND
 TRIALS_APART_MAX = 32
-"""One that holds up the others for so long without a break, though at a fair pace, is put behind on trial: they may be
-able to do much more than they ever showed. If not it is waited for again, and the next trial comes twice as late, up to
-so many times as late."""
+"""Probe: after holding up the others for this long, even at a fair pace, a member is no longer waited for, to see
+whether the group speeds up. If not, it is waited for again, and the next probe comes twice as late, up to this
+factor."""
 
 SPARING = 20
-"""Of all time one part in so many may be spent waiting for members whose frames are about to be given up: at full speed
-caches are full after less than a tenth of a second, and who paused for a little longer would have to start over."""
+"""This fraction of all time may be spent waiting for members whose frames are about to be given up: at full speed
+caches are full after less than 0.1 s, and a member that paused a little longer would have to start over."""
 
 AWAITED_MAX = 5
-"""Who is behind is waited for if it will be back within so many times `isolate_after_ns`."""
+"""A member behind is waited for if it will be back within this many `isolate_after_ns`."""
 
 
 class StreamStability:
@@ -56,7 +56,7 @@ class StreamStability:
         return is_news
 
     def decide(self, now_ns: int, record: StreamRecord, settings: QsmSettings, is_pace_known: bool = True) -> bool:
-        """Settle, from the result of a top round, what is stable and what caches must keep; tell whether it is news.
+        """Decide, from the result of a top round, what is stable and what caches must keep; return whether it is news.
 
         Receivers that are behind, or sleep, are not waited for if there are others, unless they will be back soon. If
         there are none the sender must wait: it would run ahead of all, and nobody could give them what they lack. The
@@ -85,7 +85,7 @@ class StreamStability:
         return is_news
 
     def _is_held_up(self, now_ns: int, record: StreamRecord, settings: QsmSettings, is_pace_known: bool) -> bool:
-        """Tell whether one member alone holds up all others too much."""
+        """Return whether a single member holds up all others too much."""
         if self._wait is None:
             if record.runner_up == NOBODY:
                 return False
@@ -93,7 +93,7 @@ class StreamStability:
         return self._wait.is_too_much(now_ns, record, settings, is_pace_known)
 
     def _is_coming(self, now_ns: int, record: StreamRecord, settings: QsmSettings) -> bool:
-        """Tell whether to wait for who is behind: it keeps pace, and will be back soon."""
+        """Return whether to wait for a member behind: it keeps pace, and will be back soon."""
         if record.behind == NOBODY:
             self._pursuit = None
             return False
@@ -102,7 +102,7 @@ class StreamStability:
         return self._pursuit.is_worth_a_wait(now_ns, record, settings, max(self.stable, record.prefix))
 
     def _is_spared(self, now_ns: int, behind: int, oldest: int, settings: QsmSettings) -> bool:
-        """Tell whether to wait a little before what the last one lacks is given up: it would have to start over."""
+        """Return whether to wait a little before giving up what a member lacks: it would have to start over."""
         is_due = self.floor <= behind < oldest
         if self._grace is None:
             if not is_due:
@@ -144,7 +144,7 @@ class _Wait:
         self._at = (now_ns, record.prefix)
 
     def is_too_much(self, now_ns: int, record: StreamRecord, settings: QsmSettings, is_pace_known: bool) -> bool:
-        """Tell whether it is to be ended. A stopped one holds up the others for `isolate_after_ns`, and no longer."""
+        """Return whether to end the wait. A stopped member holds up the others for at most `isolate_after_ns`."""
         self._measure(now_ns, record, settings)
         if record.runner_up == NOBODY or record.runner_up - record.prefix < settings.window // 8:
             self._by = 0
@@ -192,7 +192,7 @@ class _Pursuit:
         self._since_ns, self._behind, self._others = now_ns, record.behind, record.prefix
 
     def is_worth_a_wait(self, now_ns: int, record: StreamRecord, settings: QsmSettings, goal: int) -> bool:
-        """Tell whether to wait for it until it is at the goal.
+        """Return whether to wait for it until it is at the goal.
 
         It is if it goes at half the pace of the others at least, without gaining on them: who gains needs no help. A
         window of its receive buffer is free, so half a window is not too late.
@@ -222,7 +222,7 @@ class _Grace:
         self._was_due = False
 
     def is_left(self, now_ns: int, is_due: bool, settings: QsmSettings) -> bool:
-        """Tell whether to wait now, if somebody is due to be given up, and count the time since the last look."""
+        """Return whether to wait now for a member about to be given up; count the time since the last call."""
         elapsed_ns = now_ns - self._at_ns
         self._at_ns = now_ns
         if self._was_due:
@@ -234,5 +234,5 @@ class _Grace:
 
     @staticmethod
     def _most_ns(settings: QsmSettings) -> int:
-        """So long they wait at once, at most: one that is stopped for 2 s costs them less than a tenth of that."""
+        """Return the longest single wait: a member stopped for 2 s costs the others less than a tenth of that."""
         return settings.isolate_after_ns * 3 // 2
