@@ -70,7 +70,6 @@ cdef extern from "netinet/in.h" nogil:
 
 cdef extern from "sys/socket.h" nogil:
     Py_ssize_t recvfrom(int, void*, size_t, int, sockaddr_in*, unsigned int*)
-    Py_ssize_t sendto(int, const void*, size_t, int, const sockaddr_in*, unsigned int)
 
 cdef extern from "arpa/inet.h" nogil:
     uint16_t ntohs(uint16_t)

@@ -196,3 +196,27 @@ def test_frames_that_everybody_has_behind_a_gap_leave_the_window_but_not_the_mem
     sender.on_report(report(0, 0, beyond=(1, 4)))
     assert len(seal_all(sender)) == 2, "three places, but receivers hold no more than the caches"
     assert (sender.first, sender.confirmed, sender.next_frame) == (0, 0, 6)
+
+
+def test_the_room_of_a_window_is_counted_in_frames_and_in_bytes() -> None:
+    sender = make_sender(window_frames=8, window_bytes=10_000, frame_bytes_max=1472)
+    assert sender.room() == (8, 10_000)
+    sender.feed(ONE, 0, [bytes(1000)] * 4, ViewNumber(1))
+    size = len(seal(sender).to_bytes())
+    assert sender.room() == (7, 10_000 - size)
+    # Others that claim a place are left a quarter of the window at most; who asks is not in its own way.
+    sender.claims.update(range(5))
+    assert sender.room() == (5, 10_000 - size)
+    sender.claims.clear()
+    sender.claims.add(sender)
+    assert sender.room() == (6, 10_000 - size)
+    assert sender.room(by=sender) == (7, 10_000 - size)
+
+
+def test_a_frame_that_is_larger_than_the_window_goes_when_nothing_else_is_under_way() -> None:
+    sender = make_sender(window_frames=8, window_bytes=1, frame_bytes_max=1472)
+    sender.feed(ONE, 0, [bytes(1000)] * 4, ViewNumber(1))
+    assert sender.room() == (8, 1)
+    seal(sender)
+    assert sender.room() == (0, 0)
+    assert not sender.can_seal

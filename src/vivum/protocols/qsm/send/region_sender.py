@@ -205,6 +205,9 @@ class RegionSender:
             # Messages must not overtake the marks that are left.
             frames, packed, taken = [builder.seal(*header)], [[]], 0
         else:
+            if self.slow != self._told:
+                # Its mark found no room behind that of the beginning: it is for the next frame.
+                frames_max = 1
             tail = _ENDING if self.closing and not self.closed else ()
             frames, packed, taken = self.outboxes.seal(builder, frames_max, bytes_max, header, tail)
             if tail and packed[-1] and packed[-1][-1][0] == MARKS:
@@ -215,7 +218,7 @@ class RegionSender:
         return frames
 
     def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:
-        """Begin a frame with marks; return whether it has all of them."""
+        """Begin a frame with marks; return whether messages may follow."""
         if self.next_frame == 0:
             names = [(each.config.region, each.config.view) for each in before]
             builder.append(MARKS, BEGIN_MARK, begin_mark(names))
