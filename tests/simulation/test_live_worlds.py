@@ -227,3 +227,41 @@ def test_an_application_for_the_web_runs_in_a_world() -> None:
         return await server.call(get)
 
     assert world.run(rehearse()) == b'{"ann": 7}'
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_what_a_node_sends_after_it_came_to_another_service_reaches_the_others(loss: float) -> None:
+    """One node was alone, with a service and groups of its own: nothing of its new life may go to its old groups."""
+    world = World(seed=3)
+    heard: dict[str, list[tuple[vivum.Member, int]]] = {"a": [], "b": []}
+
+    async def talk(name: str) -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            topic.on(lambda event: heard[name].append((event.sender, event.sequence)), lambda missed: None)
+            for _ in range(500):
+                await topic.send(b"x")
+                await asyncio.sleep(0.03)
+            await asyncio.sleep(100)
+
+    async def rehearse() -> None:
+        world.host("a"), world.host("b")
+        world.split(["a"], ["b"])
+        for name in heard:
+            world.host(name).start(talk, name)
+        await asyncio.sleep(3)
+        world.split()
+        world.loss(loss)
+        await asyncio.sleep(10)
+        world.heal()
+        await asyncio.sleep(10)
+
+    world.run(rehearse())
+    world.verdict().check()
+    last = {name: {sender for sender, _ in events[-100:]} for name, events in heard.items()}
+    assert last["a"] == last["b"]
+    assert len(last["a"]) == 2
+    for events in heard.values():
+        for life in last["a"]:
+            numbers = [sequence for sender, sequence in events if sender == life]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

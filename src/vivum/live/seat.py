@@ -71,6 +71,7 @@ class Seat:
         "guarantee",
         "holders",
         "is_leaving",
+        "is_moving",
         "listeners",
         "name",
         "packs",
@@ -94,6 +95,8 @@ class Seat:
         self.holders = 0
         # The last holder has left, but the group may deliver to us still: not to those who come now.
         self.is_leaving = False
+        # A new life under another service, whose group for the topic is not known yet: nothing can be sent.
+        self.is_moving = False
         self.accepted = 0
         self.stable = 0
         self.sent = 0
@@ -131,6 +134,8 @@ class Seat:
             raise ClosedError(f"topic {self.name} was left; enter it again")
         if self.fault is not None:
             raise self.fault
+        if self.is_moving:
+            return False
         try:
             self._host.send(
                 SendMessages(self.group, payloads, measured) if self._repairs else SendOnce(self.group, payloads)
