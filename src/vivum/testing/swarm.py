@@ -311,17 +311,12 @@ class LiveWorld:
 
     def _make_plan(self, name: str, guarantee: Guarantee) -> TopicPlan:
         rng = self._rng
-        leaves = rng.random() < 0.2
-        return TopicPlan(
-            name,
-            guarantee,
-            rng.random() < 0.8,
-            rng.choice([None, 0.05, 0.2, 1.0]),
-            rng.choice([1, 1, 1, 5, 20]),
-            rng.choice([10, 100, 1000, 3000]),
-            rng.uniform(1.0, 8.0) if leaves else None,
-            rng.uniform(0.0, 2.0),
-        )
+        receives, leaves = rng.random() < 0.8, rng.random() < 0.2
+        # Either often, or much at a time: worlds are for what happens between nodes, not for load.
+        gap_s, burst = rng.choice([(None, 1), (0.1, 1), (0.1, 1), (0.5, 1), (0.5, 5), (2.0, 30)])
+        size = rng.choice([10, 100, 1000, 3000])
+        leaves_at_s, away_s = rng.uniform(1.0, 8.0), rng.uniform(0.0, 2.0)
+        return TopicPlan(name, guarantee, receives, gap_s, burst, size, leaves_at_s if leaves else None, away_s)
 
     # The course of the world.
 
