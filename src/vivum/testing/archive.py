@@ -72,7 +72,7 @@ class Archive:
         log, begin = self._logs[want.topic], max(0, want.offset)
         runs = log[begin : begin + PIECE_RUNS]
         stop = begin + len(runs)
-        tips = [(*sender, reached) for sender, reached in self._tips[want.topic].items()]
+        tips: list[tuple[int, int, int]] = [(*sender, reached) for sender, reached in self._tips[want.topic].items()]
         answer = BackCopies(BACK, want.request, want.topic, stop, is_end=stop == len(log), tips=tips, runs=runs)
         # One that finds no room is asked for again.
         line.try_send(answer)
