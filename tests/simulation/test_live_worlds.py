@@ -14,6 +14,7 @@ import vivum
 from vivum.cli import main
 from vivum.core.machine import Delivery
 from vivum.live.inbox import Inbox
+from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.testing import World
 from vivum.testing.swarm import LiveWorld, run_live_seed
 
@@ -185,6 +186,18 @@ def test_a_bug_between_protocol_and_reader_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Inbox, "put", put)
     assert any("instead of" in violation for violation in run_live_seed(4).violations)
+
+
+def test_a_protocol_that_gives_up_lives_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plant a receiver that skips what it lacks. It then begins a new life, which no checker of traces minds."""
+    right = StreamReceiver.on_status
+
+    def on_status(self: StreamReceiver, stop: int, closed: bool, stable: int, floor: int, slow: int = 0) -> None:
+        right(self, stop, closed, stable, floor, slow)
+        self.window.skip_to(self.window.stop)
+
+    monkeypatch.setattr(StreamReceiver, "on_status", on_status)
+    assert any("was spared, and yet" in violation for violation in run_live_seed(11).violations)
 
 
 def test_an_application_for_the_web_runs_in_a_world() -> None:
