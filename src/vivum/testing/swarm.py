@@ -5,7 +5,7 @@ back, die, start again, pause and are cut off; the one that carries the service 
 without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
 heals, and at the end each sender's last message must have come to every reader (liveness). A process to which nothing
-happened must not have missed a message: a protocol that gives up lives in place of repairing does not pass.
+happened must not have lost its life: a protocol that ends lives in place of repairing does not pass.
 
 `vivum sim run swarm:live --seed N` replays a world, `vivum sim swarm --protocol live` runs many.
 
@@ -148,7 +148,7 @@ class Reading:
 
         self.is_present = True
         self.missed: MissedMessages | None = None
-        """The last that it was told to have missed."""
+        """What it was told when its node began a new life. What a dead sender took with it is not meant."""
 
         self.finals: set[tuple[str, str]] = set()
         """The last messages that came: topic and host."""
@@ -164,7 +164,8 @@ class Reading:
                     self._take(event)
                 self.is_present = False
             except MissedMessages as missed:
-                self.missed = missed
+                if missed.count is None:
+                    self.missed = missed
                 # Where streams go on after this nobody can say.
                 self._next.clear()
 
