@@ -18,7 +18,6 @@ from vivum.observe.trace import Tracer
 from vivum.protocols.commands import GapReported, QueueGrew, SendMessages
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
-from vivum.sim import swarm
 from vivum.sim.swarm import run_seed, run_swarm
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate, domain_tag
@@ -136,7 +135,7 @@ class DropsWithoutAWord(ReferenceMachine):
         super()._send(command)
         if self.counters.messages_accepted % 25 == 0:
             stream = self._outgoing[GroupId(command.group)]
-            for chunk in stream._outbox._chunks:
+            for chunk in stream._outboxes._outboxes[command.group]._chunks:
                 chunk[-1] = chunk[-1][:-1] + b"!" if chunk[-1] else b"!"
 
 
@@ -198,14 +197,9 @@ def test_a_protocol_that_is_not_broken_is_not_caught() -> None:
         assert all(not verdict.violations for verdict in run_swarm(1, 3, jobs=1, protocol=name))
 
 
-def test_a_failing_seed_prints_the_command_that_replays_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_seed_prints_the_command_that_replays_it(capsys: pytest.CaptureFixture[str]) -> None:
     with plugged_in(DeliversTwice) as name:
-        monkeypatch.setattr(swarm.make_up, "__defaults__", (name,))
-        monkeypatch.setattr(swarm.run_swarm, "__defaults__", (name,))
-        monkeypatch.setattr(swarm.run_seed, "__defaults__", (name,))
-        assert main(["sim", "swarm", "--seeds", "3", "--jobs", "1"]) == 1
+        assert main(["sim", "swarm", "--protocol", name, "--seeds", "3", "--jobs", "1"]) == 1
         printed = capsys.readouterr().out
         commands = [line.partition("replay: ")[2] for line in printed.splitlines() if "replay: " in line]
         assert commands

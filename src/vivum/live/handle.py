@@ -83,6 +83,8 @@ class NodeHandle:
         self._entering: dict[Seat, None] = {}
         self._life: Member | None = None
         self._service: Endpoint | None = None
+        # Changes of the service after which seats have not got their groups yet.
+        self._moves = 0
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._trace = trace
@@ -426,6 +428,9 @@ class NodeHandle:
                 self._on_life_lost(member)
             case ServiceFound(service):
                 if self._service is not None:
+                    self._moves += 1
+                    if self._life is None:
+                        self._hold_sends()
                     self._loop.call_soon(self._start, self._enter_anew)
                 else:
                     self._service = service.endpoint
@@ -439,6 +444,8 @@ class NodeHandle:
         else:
             cause = f"node {life} was dropped from domain {self.domain!r}, or fell too far behind the others"
         text = f"{cause}; it joins again"
+        if self._moves:
+            self._hold_sends()
         for seat in self._seats.values():
             seat.on_life_ended(life)
             if seat.holders:
@@ -461,8 +468,23 @@ class NodeHandle:
 
     # Another service took over.
 
+    def _hold_sends(self) -> None:
+        """Send nothing in a new life before its groups are known: in the old ones nobody else might be."""
+        for seat in self._seats.values():
+            seat.is_moving = True
+
     async def _enter_anew(self) -> None:
         """Tell another service what we know of our topics, and take the groups that it has for them."""
+        try:
+            await self._enter_all_again()
+        finally:
+            self._moves -= 1
+            if not self._moves:
+                for seat in self._seats.values():
+                    seat.is_moving = False
+                    seat.notify()
+
+    async def _enter_all_again(self) -> None:
         info = self._host.service_info
         self._service = None if info is None else info.endpoint
         self._host.submit(AskAnew())

@@ -120,6 +120,7 @@ class Seat:
         "guarantee",
         "holders",
         "is_leaving",
+        "is_moving",
         "layers",
         "listeners",
         "name",
@@ -145,6 +146,8 @@ class Seat:
         self.holders = 0
         # The last holder has left, but the group may still deliver: drop that, new holders must not get it.
         self.is_leaving = False
+        # A new life under another service, whose group for the topic is not known yet: nothing can be sent.
+        self.is_moving = False
         self.accepted = 0
         self.settled = 0
         self.stable = 0
@@ -193,6 +196,8 @@ class Seat:
             raise ClosedError(f"topic {self.name} was left; enter it again")
         if self.fault is not None:
             raise self.fault
+        if self.is_moving:
+            return False
         host = self._host
         try:
             host.send(SendMessages(self.group, payloads, measured, heads))

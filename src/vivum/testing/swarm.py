@@ -4,7 +4,8 @@ Two to six processes find each other, enter topics by name and by pattern, send 
 back, die, start again, pause and are cut off; the one that carries the service dies too. In some worlds a recorder
 without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
-heals, and at the end each sender's last message must have come to every reader (liveness).
+heals, and at the end each sender's last message must have come to every reader (liveness). A process to which nothing
+happened must not have lost its life: a protocol that ends lives in place of repairing does not pass.
 
 `vivum sim run swarm:live --seed N` replays a world, `vivum sim swarm --protocol live` runs many.
 
@@ -59,6 +60,10 @@ ARRIVAL_S = 3.0
 
 CARRIER_PAUSE_S_MAX = 0.3
 
+SPARED_PAUSE_S = 1.0
+SPARED_LOSS = 0.1
+"""A process that sleeps for longer, or loses more, may lose its life."""
+
 DEATH_NOTICED_S = 14.0
 """By then a death is known, also of a node that nobody watches."""
 
@@ -104,6 +109,9 @@ class Actor:
     entered: set[str] = field(default_factory=set)
     """The topics of its plan that it is in."""
 
+    is_spared: bool = True
+    """Whether nothing has happened to its process that could cost its life."""
+
     is_quiet: bool = False
     """Whether its senders are to stop."""
 
@@ -139,6 +147,9 @@ class Reading:
         """The topics that it must hear of at the end; none for a pattern that matches by itself."""
 
         self.is_present = True
+        self.missed: MissedMessages | None = None
+        """What it was told when its node began a new life. What a dead sender took with it is not meant."""
+
         self.finals: set[tuple[str, str]] = set()
         """The last messages that came: topic and host."""
 
@@ -152,7 +163,9 @@ class Reading:
                 async for event in source:
                     self._take(event)
                 self.is_present = False
-            except MissedMessages:
+            except MissedMessages as missed:
+                if missed.count is None:
+                    self.missed = missed
                 # Where streams go on after this nobody can say.
                 self._next.clear()
 
@@ -173,6 +186,7 @@ class Reading:
 async def _program(actor: Actor) -> None:
     """Do what the plan says until told to end."""
     actor.node, actor.sending, actor.readers, actor.entered, actor.ends = None, {}, [], set(), asyncio.Event()
+    actor.is_spared = not any(plan.replays for plan in actor.topics)
     async with _connected(actor) as node:
         actor.node = node
         async with asyncio.TaskGroup() as tasks:
@@ -311,17 +325,12 @@ class LiveWorld:
 
     def _make_plan(self, name: str, guarantee: Guarantee) -> TopicPlan:
         rng = self._rng
-        leaves = rng.random() < 0.2
-        return TopicPlan(
-            name,
-            guarantee,
-            rng.random() < 0.8,
-            rng.choice([None, 0.05, 0.2, 1.0]),
-            rng.choice([1, 1, 1, 5, 20]),
-            rng.choice([10, 100, 1000, 3000]),
-            rng.uniform(1.0, 8.0) if leaves else None,
-            rng.uniform(0.0, 2.0),
-        )
+        receives, leaves = rng.random() < 0.8, rng.random() < 0.2
+        # Either often, or much at a time: worlds are for what happens between nodes, not for load.
+        gap_s, burst = rng.choice([(None, 1), (0.1, 1), (0.1, 1), (0.5, 1), (0.5, 5), (2.0, 30)])
+        size = rng.choice([10, 100, 1000, 3000])
+        leaves_at_s, away_s = rng.uniform(1.0, 8.0), rng.uniform(0.0, 2.0)
+        return TopicPlan(name, guarantee, receives, gap_s, burst, size, leaves_at_s if leaves else None, away_s)
 
     # The course of the world.
 
@@ -365,7 +374,7 @@ class LiveWorld:
             # Nothing happens to it: what it did not record nobody can replay.
             self.world.host("recorder").start(_record, self._recorded, self.actors[0].seeds)
         await asyncio.sleep(max(0.0, FORM_S - loop.time()))
-        self.world.loss(self._loss)
+        self._lose(self._loss)
         for actor in self.actors:
             actor.is_newcomer = True
         stop = loop.time() + self.faults_s
@@ -406,14 +415,16 @@ class LiveWorld:
         elif kind == "join":
             self._join()
         elif kind == "loss":
-            self.world.loss(rng.choice([0.0, 0.05, 0.2]))
+            self._lose(rng.choice([0.0, 0.05, 0.2]))
         elif kind == "carrier" and is_calm and self._may_be_bereft(up):
             self._is_bereft = True
             for actor in up:
-                actor.is_bound = True
+                actor.is_bound, actor.is_spared = True, False
             self._end(carriers[0], rng.random() < 0.3)
         elif kind == "split" and is_calm and not self._is_anyone_asleep(up) and (len(up) - 1) // 2:
             self._cut = rng.sample(others, rng.randint(1, (len(up) - 1) // 2))
+            for actor in self._cut:
+                actor.is_spared = False
             self.world.split([actor.host for actor in self._cut])
             asyncio.get_running_loop().call_later(rng.uniform(0.3, 8.0), self._join)
         elif kind == "pause" and up:
@@ -431,7 +442,14 @@ class LiveWorld:
     def _pause(self, actor: Actor, up: list[Actor]) -> None:
         """Pause one process. Only one sleeps for long at a time: several are to the carrier a lost majority."""
         long_s = CARRIER_PAUSE_S_MAX if actor.carries or self._is_anyone_asleep(up) else 3.0
-        actor.host.pause(self._rng.uniform(0.01, long_s))
+        duration_s = self._rng.uniform(0.01, long_s)
+        actor.is_spared &= duration_s < SPARED_PAUSE_S
+        actor.host.pause(duration_s)
+
+    def _lose(self, share: float) -> None:
+        for actor in self.actors:
+            actor.is_spared &= share <= SPARED_LOSS
+        self.world.loss(share)
 
     def _may_be_bereft(self, up: list[Actor]) -> bool:
         """Return whether a standby will take over: all are there, and nobody died whom the service may still count."""
@@ -464,6 +482,8 @@ class LiveWorld:
         await asyncio.sleep(ARRIVAL_S)
         for actor in up:
             for reader in actor.readers:
+                if actor.is_spared and reader.missed is not None:
+                    raise AssertionError(f"{actor.host.name} was spared, and yet: {reader.missed}")
                 lacking = sorted(each for each in said - reader.finals if each[0] in reader.names)
                 if reader.is_present and lacking:
                     raise AssertionError(f"{actor.host.name} reads {reader.names} but lacks the last of {lacking}")
