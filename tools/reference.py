@@ -12,6 +12,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ from vivum.wire.kinds import KINDS
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by tools/reference.py; change the code, then run `make reference`. -->"
+WIDTH = 100
 
 
 def import_all() -> list[ModuleType]:
@@ -50,32 +52,52 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     yield ""
 
 
+def paragraph(text: str) -> Iterator[str]:
+    """Write a paragraph in lines that a terminal holds."""
+    yield from textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    yield ""
+
+
+def item(text: str, depth: int = 0) -> Iterator[str]:
+    """Write an item of a list: for what is too long for the cell of a table."""
+    indent = "  " * depth
+    yield from textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"{indent}- ",
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def counters_page() -> Iterator[str]:
     """Write what a node counts."""
     yield "# Counters"
     yield ""
-    yield "What every node counts, from `vivum.observe.counters`. Counters only grow, from 0 with each life."
-    yield ""
-    yield from table(["name", "unit", "meaning"], ([f"`{name}`", unit, text] for name, unit, text in counter_list()))
+    yield from paragraph(
+        "What every node counts, from `vivum.observe.counters`. Counters only grow, from 0 with each life."
+    )
+    for name, unit, text in counter_list():
+        yield from item(f"`{name}` ({unit}): {text}")
 
 
 def settings_page() -> Iterator[str]:
     """Write all settings, class by class."""
     yield "# Settings"
     yield ""
-    yield "Every setting with its default, why it is that, and what more or less of it does. Each table is"
+    yield "Every setting with its default, why it is that, and what more or less of it does. Each list is"
     yield "one frozen dataclass: pass your own, `Limits(ranges_max=512)`, to change some of it."
     yield ""
     for group in settings_classes():
         yield f"## {group.__name__}"
         yield ""
-        yield f"`{group.__module__}.{group.__name__}`. {first_paragraph(group)}"
+        yield from paragraph(f"`{group.__module__}.{group.__name__}`. {first_paragraph(group)}")
+        for each, info in settings_of(group):
+            yield from item(f"`{each.name}` = {shown_value(each.default, info.unit)}, {info.unit}.")
+            yield from item(f"Why: {info.why}", 1)
+            yield from item(f"Effect: {info.effect}", 1)
         yield ""
-        rows = (
-            [f"`{each.name}`", shown_value(each.default, info.unit), info.unit, info.why, info.effect]
-            for each, info in settings_of(group)
-        )
-        yield from table(["name", "default", "unit", "why", "effect"], rows)
 
 
 def settings_classes() -> list[type]:
@@ -100,8 +122,9 @@ def traces_page() -> Iterator[str]:
     """Write all trace records with their fields."""
     yield "# Trace records"
     yield ""
-    yield "What a traced node tells, from `vivum.observe.trace`. A field means the same wherever it stands."
-    yield ""
+    yield from paragraph(
+        "What a traced node tells, from `vivum.observe.trace`. A field means the same wherever it stands."
+    )
     common = msgspec.structs.fields(Record)
     yield "Every record has these fields:"
     yield ""
@@ -109,8 +132,7 @@ def traces_page() -> Iterator[str]:
     for record in get_args(TraceRecord):
         yield f"## {record.__name__}"
         yield ""
-        yield f"Kind `{record.__struct_config__.tag}`. {first_paragraph(record)}"
-        yield ""
+        yield from paragraph(f"Kind `{record.__struct_config__.tag}`. {first_paragraph(record)}")
         own = msgspec.structs.fields(record)[len(common) :]
         if own:
             yield from table(["field", "type"], ([f"`{each.name}`", type_name(each.type)] for each in own))
@@ -125,19 +147,12 @@ def kinds_page() -> Iterator[str]:
     """Write all frame kinds."""
     yield "# Frame kinds"
     yield ""
-    yield "What a frame can be, from `vivum.wire.kinds`. For the layout see [the wire](../design/wire.md)."
-    yield ""
-    rows = (
-        [
-            str(int(kind)),
-            f"`{kind.name}`",
-            info.priority.name,
-            "messages" if info.has_messages else "control",
-            info.meaning,
-        ]
-        for kind, info in KINDS.items()
+    yield from paragraph(
+        "What a frame can be, from `vivum.wire.kinds`. For the layout see [the wire](../design/wire.md)."
     )
-    yield from table(["number", "name", "priority", "body", "meaning"], rows)
+    for kind, info in KINDS.items():
+        body = "messages" if info.has_messages else "control"
+        yield from item(f"{int(kind)} `{kind.name}`, priority {info.priority.name}, body {body}: {info.meaning}")
 
 
 def errors_page() -> Iterator[str]:
@@ -154,7 +169,7 @@ def errors_page() -> Iterator[str]:
 
 def error_lines(error: type[Exception], depth: int) -> Iterator[str]:
     """Write one error and those below it."""
-    yield f"{'  ' * depth}- **{error.__name__}** (`{error.__module__}`): {first_paragraph(error)}"
+    yield from item(f"**{error.__name__}** (`{error.__module__}`): {first_paragraph(error)}", depth)
     # Tests may define errors of their own in the same process.
     below = [each for each in error.__subclasses__() if each.__module__.startswith("vivum.")]
     for each in sorted(below, key=lambda each: each.__name__):

@@ -38,10 +38,10 @@ def test_pages_are_the_same_in_every_process(root):
 
 def test_a_page_names_what_the_code_has():
     pages = reference.pages()
-    assert "| `frames_received` | frames |" in pages["counters.md"]
-    assert "| `message_bytes_max` | `16,777,216` | bytes |" in pages["settings.md"]
+    assert "- `frames_received` (frames): " in pages["counters.md"]
+    assert "- `message_bytes_max` = `16,777,216`, bytes.\n  - Why: " in pages["settings.md"]
     assert "## MessageDelivered\n\nKind `message_delivered`." in pages["traces.md"]
-    assert "| 1 | `DATA` | DATA | messages |" in pages["kinds.md"]
+    assert "- 1 `DATA`, priority DATA, body messages: " in pages["kinds.md"]
     assert "    - **LimitError** (`vivum.core.errors`)" in pages["errors.md"]
 
 
