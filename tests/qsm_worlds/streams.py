@@ -38,7 +38,7 @@ def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: An
     return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), placement, (0, 1), made, Counters(), 0)
 
 
-def make_chain(
+def make_fifo(
     barred: dict[int, int] | None = None,
     behind: set[SenderFifo] | None = None,
     packed: Set[int] = frozenset(),

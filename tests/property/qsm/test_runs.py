@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effects import deliveries, events
-from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_chain, make_sender, seal
+from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_fifo, make_sender, seal
 from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.lanes import Lane, take_run
+from vivum.protocols.qsm.receive.runs import ReceiveRoute, take_run
 from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.region import RegionMember
@@ -26,19 +26,19 @@ BOB = Member(NodeId(2), Incarnation(1))
 HOME = Endpoint("alice", 1)
 
 
-def make_lane(nodes: int, **settings: Any) -> tuple[Lane, Counters]:
+def make_route(nodes: int, **settings: Any) -> tuple[ReceiveRoute, Counters]:
     """Make what node 2 has of Alice's stream, and all that its frames come to."""
-    chain, counters = make_chain(), Counters()
-    region = RegionMember(config(nodes=nodes), BOB, QsmSettings(**settings), Limits(), counters, chain.add, 0)
+    fifo, counters = make_fifo(), Counters()
+    region = RegionMember(config(nodes=nodes), BOB, QsmSettings(**settings), Limits(), counters, fifo.add, 0)
     stream = region.stream_of(ALICE, 0)
     assert stream is not None
-    return (region, stream, chain, HOME), counters
+    return (region, stream, fifo, HOME), counters
 
 
-def take_one(lane: Lane, now_ns: int, frame: Frame, effects: list[Effect]) -> None:
-    region, stream, chain, _ = lane
+def take_one(route: ReceiveRoute, now_ns: int, frame: Frame, effects: list[Effect]) -> None:
+    region, stream, fifo, _ = route
     if region.on_data(now_ns, stream, frame):
-        chain.deliver(effects)
+        fifo.deliver(effects)
 
 
 def messages(effects: list[Effect]) -> list[tuple[int, int, bytes, int, int]]:
@@ -49,12 +49,12 @@ def messages(effects: list[Effect]) -> list[tuple[int, int, bytes, int, int]]:
     ]
 
 
-def state(stream: StreamReceiver, chain: SenderFifo) -> tuple[object, ...]:
+def state(stream: StreamReceiver, fifo: SenderFifo) -> tuple[object, ...]:
     shared = ("window", "_placement", "_settings", "_counters")
     others = ("held", "cache", "_asked", "_expected", "_expected_before")
     kept = {name: getattr(stream, name) for name in StreamReceiver.__slots__ if name not in shared + others}
     window = (stream.window.prefix, stream.window.stop, stream.window.held, tuple(stream.window.missing(99)))
-    return kept, window, sorted(stream.held), sorted(stream.cache), chain.is_broken, chain.expected
+    return kept, window, sorted(stream.held), sorted(stream.cache), fifo.is_broken, fifo.expected
 
 
 FEEDS = st.lists(
@@ -92,7 +92,7 @@ def test_frames_that_arrive_together_are_taken_as_if_one_by_one(
         if data.draw(st.booleans()):
             late = again(frame) if data.draw(st.booleans()) else frame
             frames.insert(data.draw(st.integers(0, len(frames))), late)
-    (single, single_counters), (joint, joint_counters) = make_lane(nodes), make_lane(nodes)
+    (single, single_counters), (joint, joint_counters) = make_route(nodes), make_route(nodes)
     one_by_one: list[Effect] = []
     together: list[Effect] = []
     now_ns, index = 0, 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from qsm_worlds.streams import ALICE, ONE, TWO, config, delivered, make_chain, make_receiver
+from qsm_worlds.streams import ALICE, ONE, TWO, config, delivered, make_fifo, make_receiver
 from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, GroupId, ViewNumber
 from vivum.core.limits import Limits
@@ -66,11 +66,11 @@ class Desk:
 
     def heard_by(self, region: int, *views: int) -> list[tuple[int, int]]:
         """What a member of these views of a region delivers."""
-        chain = make_chain()
+        fifo = make_fifo()
         effects: list[Effect] = []
         for view in views or (1,):
             stream = make_receiver(region, view)
-            chain.add(stream)
+            fifo.add(stream)
             for destination, frame in self.frames:
                 mine: Frame | None = frame if (frame.region, frame.view) == (region, view) else None
                 if frame.kind is Kind.SPREAD:
@@ -78,7 +78,7 @@ class Desk:
                     mine = pick(frame, [(region, view)])
                 if mine is not None:
                     stream.on_data(0, mine)
-        chain.deliver(effects)
+        fifo.deliver(effects)
         return delivered(effects)
 
 

@@ -1,6 +1,6 @@
 """When a region wants its next token: soon while a window fills, by frames or by bytes, else at leisure."""
 
-from qsm_worlds.streams import ALICE, ONE, config, make_chain, make_sender, seal
+from qsm_worlds.streams import ALICE, ONE, config, make_fifo, make_sender, seal
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
@@ -14,7 +14,7 @@ SETTINGS = QsmSettings(frame_bytes_max=LARGE, window_frames=512, window_bytes=80
 
 def busy_region(frames: int, size: int) -> RegionMember:
     """Make the region of node 1, its leader, in which node 1 sent so many frames of one message of this size."""
-    region = RegionMember(config(), ALICE, SETTINGS, Limits(), Counters(), make_chain().add, 0)
+    region = RegionMember(config(), ALICE, SETTINGS, Limits(), Counters(), make_fifo().add, 0)
     sender = make_sender(frame_bytes_max=LARGE, window_frames=512, window_bytes=80 * LARGE)
     region.send_by(sender)
     for number in range(frames):
@@ -27,7 +27,7 @@ def busy_region(frames: int, size: int) -> RegionMember:
 def hearing_region(frames: int, size: int) -> RegionMember:
     """Make the region of a node that leads it and heard so many frames of another, one by one."""
     other = Member(NodeId(2), Incarnation(1))
-    region = RegionMember(config(), ALICE, SETTINGS, Limits(), Counters(), make_chain().add, 0)
+    region = RegionMember(config(), ALICE, SETTINGS, Limits(), Counters(), make_fifo().add, 0)
     stream = region.stream_of(other, 0)
     assert stream is not None
     sender = make_sender(frame_bytes_max=LARGE, window_frames=512, window_bytes=80 * LARGE)

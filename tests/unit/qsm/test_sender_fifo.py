@@ -3,284 +3,284 @@
 import pytest
 
 from effects import deliveries, events
-from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_chain, make_receiver, make_sender, seal
+from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_fifo, make_receiver, make_sender, seal
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.qsm.marks import VIEW_MARK, view_mark
-from vivum.protocols.qsm.receive import sender_fifo as chain_module
+from vivum.protocols.qsm.receive import sender_fifo as fifo_module
 from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
 from vivum.wire.kinds import Kind
 
 
 def test_frames_of_a_stream_are_delivered_in_order_whatever_the_order_they_came_in() -> None:
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     frames = frames_of(4)
     for number in (2, 0, 3, 1):
         stream.on_data(0, frames[number])
-        chain.deliver(effects)
+        fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
 
 
 def test_a_stream_waits_for_the_end_of_the_one_before() -> None:
-    chain = make_chain()
+    fifo = make_fifo()
     effects: list[Effect] = []
     new, old = make_receiver(view=5), make_receiver(view=3)
-    chain.add(new)
-    chain.add(old)
+    fifo.add(new)
+    fifo.add(old)
     old_frames, new_frames = frames_of(2, view=3), frames_of(2, view=5, first=2)
     for frame in new_frames[:2]:
         new.on_data(0, frame)
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == []
     old.on_data(0, old_frames[0])
     old.on_data(0, old_frames[1])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1)], "the end mark has not come"
     old.on_data(0, old_frames[2])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3)]
 
 
 def test_a_token_that_tells_the_end_is_as_good_as_the_mark() -> None:
-    chain = make_chain()
+    fifo = make_fifo()
     effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
-    chain.add(old)
-    chain.add(new)
+    fifo.add(old)
+    fifo.add(new)
     old.on_data(0, frames_of(1, view=3)[0])
     new.on_data(0, frames_of(1, view=5, first=1)[0])
     old.on_status(1, True, 1, 1)
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1)]
 
 
 def test_a_view_that_is_over_takes_the_older_ones_with_it_and_delivers_what_they_hold() -> None:
-    chain = make_chain()
+    fifo = make_fifo()
     effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
-    chain.add(old)
-    chain.add(new)
+    fifo.add(old)
+    fifo.add(new)
     # The end of the old stream is not known here.
     for frame in frames_of(2, view=3)[:2]:
         old.on_data(0, frame)
     new.on_data(0, frames_of(1, view=5, first=2)[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1)]
-    chain.remove(new, effects)
+    fifo.remove(new, effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
-    assert chain.streams == []
+    assert fifo.streams == []
 
 
 def test_behind_a_hole_in_what_a_dead_sender_sent_all_is_reported() -> None:
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     stream.sender_gone = True
     frames = frames_of(3)
     stream.on_data(0, frames[0])
     stream.on_data(0, frames[2])
     stream.give_up_next()
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0)]
     assert events(effects) == [GapReported(ONE, ALICE, 1, 3)]
-    assert not chain.is_broken
+    assert not fifo.is_broken
 
 
 def test_a_hole_before_the_first_message_of_a_group_is_noticed() -> None:
     """The frame that is missing may have told in which view the messages behind it were accepted (seed 700081)."""
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     stream.on_data(0, frames_of(2)[1])
     stream.sender_gone = True
     stream.give_up_next()
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == []
     assert events(effects) == [GapReported(ONE, ALICE, 1, 2)]
 
 
 def test_a_sender_that_comes_back_behind_a_hole_breaks_the_chain() -> None:
-    chain, old, new = make_chain(), make_receiver(view=3), make_receiver(view=5)
+    fifo, old, new = make_fifo(), make_receiver(view=3), make_receiver(view=5)
     effects: list[Effect] = []
-    chain.add(old)
+    fifo.add(old)
     old.on_status(1, True, 0, 0)
     old.sender_gone = True
     old.give_up_next()
-    chain.deliver(effects)
-    assert not chain.is_broken
-    chain.add(new)
+    fifo.deliver(effects)
+    assert not fifo.is_broken
+    fifo.add(new)
     new.on_data(0, frames_of(1, view=5, first=9)[0])
-    chain.deliver(effects)
-    assert chain.is_broken
+    fifo.deliver(effects)
+    assert fifo.is_broken
     assert delivered(effects) == []
 
 
 def test_a_view_that_is_over_with_frames_of_a_living_sender_missing_breaks_the_chain() -> None:
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     stream.on_data(0, frames_of(2)[0])
     stream.on_status(2, True, 0, 0)
-    chain.remove(stream, effects)
+    fifo.remove(stream, effects)
     assert delivered(effects) == [(ONE, 0)]
-    assert chain.is_broken
+    assert fifo.is_broken
 
 
 def test_a_hole_in_what_a_living_sender_sent_breaks_the_chain() -> None:
-    chain, stream = make_chain(), make_receiver(view=5)
+    fifo, stream = make_fifo(), make_receiver(view=5)
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     older = make_receiver(view=3)
-    chain.add(older)
+    fifo.add(older)
     older.on_data(0, frames_of(1, view=3)[0])
     older.closed = True
     # A view in between, of which we never heard, had message 1.
     stream.on_data(0, frames_of(1, view=5, first=2)[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0)]
     assert events(effects) == []
-    assert chain.is_broken
+    assert fifo.is_broken
 
 
 def test_messages_of_views_before_the_group_was_entered_again_are_not_delivered() -> None:
     barred: dict[int, int] = {}
-    chain = make_chain(barred)
+    fifo = make_fifo(barred)
     effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=7)
-    chain.add(old)
+    fifo.add(old)
     sender = make_sender(view=3)
     sender.feed(ONE, 0, [b"a"], ViewNumber(1))
     sender.feed(TWO, 0, [b"b"], ViewNumber(1))
     barred[ONE] = 7
-    chain.forget_group(ONE)
+    fifo.forget_group(ONE)
     old.on_data(0, seal(sender))
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(TWO, 0)]
     old.closed = True
-    chain.add(new)
+    fifo.add(new)
     new.on_data(0, frames_of(1, view=7, first=5)[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(TWO, 0), (ONE, 5)]
     assert events(effects) == []
 
 
 def test_streams_of_a_view_whose_groups_were_all_left_hold_nothing_up() -> None:
-    chain = make_chain()
+    fifo = make_fifo()
     effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=7)
-    chain.add(old)
-    chain.add(new)
+    fifo.add(old)
+    fifo.add(new)
     old.on_status(9, False, 0, 0)
     new.on_data(0, frames_of(1, view=7)[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == []
     old.is_unwanted = True
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0)]
 
 
 def test_a_message_that_comes_again_in_a_later_stream_is_dropped() -> None:
-    chain = make_chain()
+    fifo = make_fifo()
     effects: list[Effect] = []
     old, new = make_receiver(view=3), make_receiver(view=5)
-    chain.add(old)
-    chain.add(new)
+    fifo.add(old)
+    fifo.add(new)
     for frame in frames_of(2, view=3):
         old.on_data(0, frame)
     for frame in frames_of(2, view=5, first=1):
         new.on_data(0, frame)
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
 
 
 def test_marks_of_views_that_do_not_rise_are_refused_and_nothing_comes_twice() -> None:
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     builder = FrameBuilder(1472)
     for start in (4, 2, 4):
         builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, start, ViewNumber(9))))
     builder.extend(ONE, 0, [b"%d" % number for number in range(6)])
     header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
     stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, number) for number in range(6)]
     assert [len(each.payloads) for each in deliveries(effects)] == [4, 2]
-    assert chain.counters.frames_refused_state == 2
+    assert fifo.counters.frames_refused_state == 2
 
 
 def test_messages_of_a_view_wait_with_all_that_follows_until_the_view_is_installed() -> None:
     epoch = 5
-    chain, stream = make_chain(known_epoch=lambda: epoch), make_receiver(view=3)
+    fifo, stream = make_fifo(known_epoch=lambda: epoch), make_receiver(view=3)
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     builder = FrameBuilder(1472)
     header = (stream.sender.node, stream.sender.incarnation, stream.region, stream.view)
     builder.extend(ONE, 0, [b"before"])
     builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, 1, ViewNumber(9))))
     builder.extend(ONE, 1, [b"in view 9"])
     stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 0, 0))[0])
-    chain.deliver(effects)
+    fifo.deliver(effects)
     builder.extend(ONE, 2, [b"later"])
     stream.on_data(0, split(builder.seal(Kind.DATA, 1, *header, 1, 0))[0])
-    assert not chain.is_ready(stream)
-    chain.deliver(effects)
+    assert not fifo.is_ready(stream)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0)]
     epoch = 9
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert delivered(effects) == [(ONE, 0), (ONE, 1), (ONE, 2)]
     assert [each.view for each in deliveries(effects)] == [3, 9, 9]
-    assert chain.is_ready(stream)
+    assert fifo.is_ready(stream)
 
 
 def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = frames_of(10)
-    monkeypatch.setattr(chain_module, "BURST_BYTES", 3 * frames[1].length)
-    behind: set[chain_module.SenderFifo] = set()
-    chain, stream = make_chain(behind=behind), make_receiver()
+    monkeypatch.setattr(fifo_module, "BURST_BYTES", 3 * frames[1].length)
+    behind: set[fifo_module.SenderFifo] = set()
+    fifo, stream = make_fifo(behind=behind), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     for frame in reversed(frames):
         stream.on_data(0, frame)
     parts = []
-    chain.deliver(effects)
+    fifo.deliver(effects)
     while behind:
         parts.append(len(delivered(effects)))
-        chain.deliver(effects)
+        fifo.deliver(effects)
     assert parts == [3, 6, 9]
     assert delivered(effects) == [(ONE, number) for number in range(10)]
 
 
 def test_what_was_held_behind_a_gap_is_delivered_in_as_few_parts_as_if_it_had_come_in_order() -> None:
-    chain, stream = make_chain(), make_receiver()
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     for frame in reversed(frames_of(10)):
         stream.on_data(0, frame)
-    chain.deliver(effects)
+    fifo.deliver(effects)
     assert [(each.first_sequence, len(each.payloads)) for each in deliveries(effects)] == [(0, 10)]
 
 
 def test_a_stream_that_is_over_is_delivered_at_once_however_much_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain_module, "BURST_BYTES", 1)
-    chain, stream = make_chain(), make_receiver()
+    monkeypatch.setattr(fifo_module, "BURST_BYTES", 1)
+    fifo, stream = make_fifo(), make_receiver()
     effects: list[Effect] = []
-    chain.add(stream)
+    fifo.add(stream)
     for frame in reversed(frames_of(10)):
         stream.on_data(0, frame)
-    chain.remove(stream, effects)
+    fifo.remove(stream, effects)
     assert delivered(effects) == [(ONE, number) for number in range(10)]
 
 
 def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers() -> None:
     runs = {}
     for packed in (frozenset(), frozenset([ONE])):
-        chain, stream = make_chain(packed=packed), make_receiver()
+        fifo, stream = make_fifo(packed=packed), make_receiver()
         effects: list[Effect] = []
-        chain.add(stream)
+        fifo.add(stream)
         sender = make_sender()
         frames = []
         for number in range(0, 40, 4):
@@ -288,12 +288,12 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
             sender.feed(TWO, number // 4, [b"two" * 50], ViewNumber(1)) if number == 20 else None
             frames.append(seal(sender))
         stream.on_data(0, frames[0])
-        chain.deliver(effects)
+        fifo.deliver(effects)
         for part in (frames[1:4], frames[4:]):
             assert stream.is_next(part[0].sequence, len(part))
-            assert chain.is_ready(stream)
+            assert fifo.is_ready(stream)
             stream.on_run(0, part)
-            chain.deliver_run(stream, part, take_runs(part, 1000, packed), effects)
+            fifo.deliver_run(stream, part, take_runs(part, 1000, packed), effects)
         runs[packed] = deliveries(effects)
         assert delivered(effects)[:5] == [(ONE, 0), (ONE, 1), (ONE, 2), (ONE, 3), (ONE, 4)]
         assert any(isinstance(each.payloads, PackedRun) for each in deliveries(effects)) == bool(packed)

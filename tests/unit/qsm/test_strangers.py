@@ -119,7 +119,7 @@ def test_a_sender_that_lies_of_how_far_it_is_freezes_nobody(scene: Scene) -> Non
     assert stream.window.stop == FAR
     stream.sender_gone = True
     stream.give_up_next()
-    scene.wire.members[scene.b].qsm._chains.deliver((scene.life(scene.a),), [])
+    scene.wire.members[scene.b].qsm._fifos.deliver((scene.life(scene.a),), [])
     assert stream.delivered == FAR
 
 

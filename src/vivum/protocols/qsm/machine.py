@@ -30,16 +30,16 @@ from vivum.protocols.membership.client.client import ClientState, MembershipClie
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.departures import note_departures
-from vivum.protocols.qsm.lanes import Lane, Lanes, Route, take_run
 from vivum.protocols.qsm.marks import streams_before
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
 from vivum.protocols.qsm.receive.channels import Channels
 from vivum.protocols.qsm.receive.receiver import Receiver
+from vivum.protocols.qsm.receive.runs import ReceiveRoute, ReceiveRoutes, take_run
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.control_frames import ControlFrames
 from vivum.protocols.qsm.send.dissemination import choose_destinations
 from vivum.protocols.qsm.send.hybrid import pick
-from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.send.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import Frame, FrameBuilder, measure, resend, split
@@ -94,7 +94,7 @@ class QsmMachine:
         self._listening = Channels(self.settings)
         self._now_ns = 0
         self._started = False
-        self._chains = Receiver(self.limits, self.counters, lambda: client.epoch)
+        self._fifos = Receiver(self.limits, self.counters, lambda: client.epoch)
         self._early: deque[tuple[Endpoint, Frame]] = deque(maxlen=self.settings.early_frames_max)
         self._housekeeping_ns: int | None = None
         self._memory_watch = MemoryWatch(self.settings)
@@ -102,10 +102,10 @@ class QsmMachine:
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
         # Where messages and frames go, until the configuration changes or a region view goes.
-        self._routes: dict[GroupId, Route] = {}
+        self._routes: dict[GroupId, SendRoute] = {}
         # When regions that this node sends to, and is not in, last reported, or had nothing to report.
         self._reported_ns: dict[ViewKey, int] = {}
-        self._lanes: Lanes = {}
+        self._receive_routes: ReceiveRoutes = {}
 
     def memory(self) -> MemoryHeld:
         """Return what is kept in memory. Adds it up: not for every datagram."""
@@ -134,11 +134,11 @@ class QsmMachine:
             self._send(command)
         elif isinstance(command, JoinGroup):
             self.sending.treat_slow(command.group, command.slow)
-            self._chains.pack(command.group, command.packed)
+            self._fifos.pack(command.group, command.packed)
             self.client.subscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
         elif isinstance(command, LeaveGroup):
             self.sending.treat_slow(command.group, SlowMembers.ISOLATE)
-            self._chains.pack(command.group, False)
+            self._fifos.pack(command.group, False)
             self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _send(self, command: SendMessages) -> None:
@@ -164,7 +164,7 @@ class QsmMachine:
                 self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
         self.effects.append(Delivery(group, me, first, payloads, view, self._now_ns))
 
-    def _find_route(self, group: GroupId) -> Route:
+    def _find_route(self, group: GroupId) -> SendRoute:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
         me = self.member
         if me is None or group not in self._joined:
@@ -209,7 +209,7 @@ class QsmMachine:
             frames = [mine for frame in frames if (mine := self._pick(source, frame))]
         index = 0
         while index < len(frames):
-            taken = take_run(self._lanes, now_ns, source, frames, index, self.effects)
+            taken = take_run(self._receive_routes, now_ns, source, frames, index, self.effects)
             if not taken:
                 self.on_frame(now_ns, source, frames[index])
             elif self.taps:
@@ -242,10 +242,10 @@ class QsmMachine:
         return mine
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
-        lane = self._lanes.get(frame.stream) or self._find_lane(source, frame)
-        if lane is None:
+        route = self._receive_routes.get(frame.stream) or self._find_receive_route(source, frame)
+        if route is None:
             return
-        region, stream, chain, home = lane
+        region, stream, fifo, home = route
         is_known = source == home if frame.kind == Kind.DATA else source in self.client.endpoints.values()
         if not is_known:
             self._refuse(source, frame, "not from the endpoint of its sender, nor a repair from a member")
@@ -256,14 +256,14 @@ class QsmMachine:
             for before in streams_before(frame):
                 older = self.regions.get(before)
                 if older is not None and before[1] < frame.view:
-                    older_stream = older.stream_of(chain.sender, self._now_ns)
+                    older_stream = older.stream_of(fifo.sender, self._now_ns)
                     if older_stream is not None:
                         older_stream.window.announce(1)
-        chain.deliver(self.effects)
+        fifo.deliver(self.effects)
         if self.taps:
             self._show([frame])
 
-    def _find_lane(self, source: Endpoint, frame: Frame) -> Lane | None:
+    def _find_receive_route(self, source: Endpoint, frame: Frame) -> ReceiveRoute | None:
         """Find where frames of a stream belong; None if nowhere, or not yet."""
         region = self.regions.get((frame.region, frame.view))
         if region is None:
@@ -283,10 +283,10 @@ class QsmMachine:
         stream = region.stream_of(sender, self._now_ns)
         if stream is None:
             return None
-        lane = (region, stream, self._chains.of(sender), home)
+        route = (region, stream, self._fifos.of(sender), home)
         if sender.node in self.client.endpoints:
-            self._lanes[frame.stream] = lane
-        return lane
+            self._receive_routes[frame.stream] = route
+        return route
 
     def _home_of(
         self, region: RegionMember, life: Member, source: Endpoint, *, is_word_of_its_own: bool
@@ -341,7 +341,7 @@ class QsmMachine:
             self._refuse(source, frame, cause)
         elif isinstance(body, Token):
             ring.on_token(self._now_ns, life.node, body)
-            self._chains.look_after(region, self.effects)
+            self._fifos.look_after(region, self.effects)
         else:
             ring.on_receipt(self._now_ns, life.node, body)
 
@@ -366,7 +366,7 @@ class QsmMachine:
     def _follow_client(self) -> None:
         for change in self.client.take_changes():
             self._routes.clear()
-            self._lanes.clear()
+            self._receive_routes.clear()
             match change:
                 case Welcomed(member):
                     self.identity = member
@@ -396,7 +396,7 @@ class QsmMachine:
             if new is not None and me in new.members:
                 self._enter(new, me)
         self._note_groups(me, affected)
-        self._chains.on_views(self.effects)
+        self._fifos.on_views(self.effects)
         present = note_departures(self.client, self.regions.values())
         for stream in self.sending.streams.values():
             is_open = stream.closing and stream.confirmed < stream.next_frame
@@ -413,7 +413,7 @@ class QsmMachine:
 
     def _enter(self, config: RegionConfig, me: Member) -> None:
         key = (config.region, config.view)
-        region = RegionMember(config, me, self.settings, self.limits, self.counters, self._chains.add, self._now_ns)
+        region = RegionMember(config, me, self.settings, self.limits, self.counters, self._fifos.add, self._now_ns)
         self.regions[key] = region
         if key in self.sending.streams:
             region.send_by(self.sending.streams[key])
@@ -440,14 +440,14 @@ class QsmMachine:
         if entered:
             self.effects.append(GroupsEntered(tuple(entered.bounds())))
         for number in left:
-            self._chains.leave_group(number)
+            self._fifos.leave_group(number)
         if own is not None:
-            self._chains.enter_groups(entered, own.view)
+            self._fifos.enter_groups(entered, own.view)
         for region in self.regions.values() if left else ():
             groups = region.config.groups_of(me)
-            if all(self._chains.is_barred(number, region.config.view) for number in groups):
+            if all(self._fifos.is_barred(number, region.config.view) for number in groups):
                 region.leave()
-                self._chains.deliver(region.streams, self.effects)
+                self._fifos.deliver(region.streams, self.effects)
         self.effects += self.client.bundles(affected.intersection(now_in))
 
     def _lose_everything(self) -> None:
@@ -456,7 +456,7 @@ class QsmMachine:
         self.regions.clear()
         self._listening.forget()
         self.effects += self._listening.update(self._now_ns, self.regions.values())
-        self._chains.clear()
+        self._fifos.clear()
         self._early.clear()
         self._progress.clear()
         self._joined = RangeSet()
@@ -465,7 +465,7 @@ class QsmMachine:
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        if self._chains.are_behind:
+        if self._fifos.are_behind:
             return self._now_ns
         times = [region.ladder.next_deadline_ns() for region in self.regions.values()]
         others = (self.client.next_deadline_ns(), self.sending.next_deadline_ns(), self._housekeeping_ns)
@@ -477,7 +477,7 @@ class QsmMachine:
         self._now_ns = now_ns
         self.client.on_timer(now_ns)
         self._follow_client()
-        self._chains.go_on(self.effects)
+        self._fifos.go_on(self.effects)
         for region in self.regions.values():
             region.ladder.on_timer(now_ns)
         self._progress += self.sending.on_timer(now_ns)
@@ -490,7 +490,7 @@ class QsmMachine:
 
     def _keep_house(self) -> None:
         now_ns = self._now_ns
-        if self._chains.is_any_broken:
+        if self._fifos.is_any_broken:
             # Others have what nobody gave us, as when we never heard of a view: no going on as if nothing had happened.
             self.client.start_over()
             return
@@ -502,7 +502,7 @@ class QsmMachine:
                         self.client.start_over()
                         return
                     stream.give_up_next()
-                    self._chains.deliver((sender,), self.effects)
+                    self._fifos.deliver((sender,), self.effects)
             if region.replaced_ns is None:
                 for member, silent_ns in region.suspects(now_ns, self.settings.suspect_after_ns, self._health):
                     self.client.report_failure(now_ns, member, silent_ns)
@@ -536,14 +536,14 @@ class QsmMachine:
         if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
         del self.regions[key]
-        self._lanes.clear()
+        self._receive_routes.clear()
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
         for sender, stream in region.streams.items():
-            self._chains.remove(stream, self.effects)
+            self._fifos.remove(stream, self.effects)
             # Where the last stream of a dead sender goes, all about it goes.
             if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
-                self._chains.forget(sender)
+                self._fifos.forget(sender)
 
     # Output.
 

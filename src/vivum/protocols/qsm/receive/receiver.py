@@ -1,4 +1,4 @@
-"""The chains of all senders that a node hears: what they share, and which have more than may be delivered at once."""
+"""The FIFOs of all senders that a node hears: what they share, and which have more than may be delivered at once."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ from vivum.wire.fragments import Joiner
 
 
 class Receiver:
-    """One chain for each life of each sender."""
+    """One FIFO for each life of each sender."""
 
     def __init__(self, limits: Limits, counters: Counters, known_epoch: Callable[[], int] = lambda: NEVER) -> None:
         """Begin with nothing. `known_epoch` returns up to which number this node has installed views."""
@@ -28,7 +28,7 @@ class Receiver:
         self._behind: set[SenderFifo] = set()
 
     def of(self, sender: Member) -> SenderFifo:
-        """Find the chain of a sender of which a stream was added."""
+        """Find the FIFO of a sender of which a stream was added."""
         return self._by_sender[sender]
 
     @property
@@ -39,13 +39,13 @@ class Receiver:
     @property
     def is_any_broken(self) -> bool:
         """Whether messages are missing that a living sender sent."""
-        return any(chain.is_broken for chain in self._by_sender.values())
+        return any(fifo.is_broken for fifo in self._by_sender.values())
 
     def add(self, stream: StreamReceiver) -> None:
         """Take a new stream in."""
-        chain = self._by_sender.get(stream.sender)
-        if chain is None:
-            chain = SenderFifo(
+        fifo = self._by_sender.get(stream.sender)
+        if fifo is None:
+            fifo = SenderFifo(
                 stream.sender,
                 self._joiner,
                 self._counters,
@@ -54,8 +54,8 @@ class Receiver:
                 self._packed,
                 self._known_epoch,
             )
-            self._by_sender[stream.sender] = chain
-        chain.add(stream)
+            self._by_sender[stream.sender] = fifo
+        fifo.add(stream)
 
     def deliver(self, senders: Iterable[Member], effects: list[Effect]) -> None:
         """Deliver what some senders have in order."""
@@ -65,21 +65,21 @@ class Receiver:
     def go_on(self, effects: list[Effect]) -> None:
         """Deliver more of those that had too much at once."""
         # In the order of their senders, since a set has none.
-        for chain in sorted(self._behind, key=lambda each: each.sender):
-            chain.deliver(effects)
+        for fifo in sorted(self._behind, key=lambda each: each.sender):
+            fifo.deliver(effects)
 
     def on_views(self, effects: list[Effect]) -> None:
         """Deliver what waited for views that are installed now."""
-        for chain in list(self._by_sender.values()):
-            if chain.awaits_view:
-                chain.deliver(effects)
+        for fifo in list(self._by_sender.values()):
+            if fifo.awaits_view:
+                fifo.deliver(effects)
 
     def look_after(self, region: RegionMember, effects: list[Effect]) -> None:
         """A token may have completed streams or shown that they are closed: deliver on."""
         for sender, stream in region.streams.items():
-            chain = self._by_sender.get(sender)
-            if chain is not None and len(chain.streams) > 1 and chain.streams[0] is stream:
-                chain.deliver(effects)
+            fifo = self._by_sender.get(sender)
+            if fifo is not None and len(fifo.streams) > 1 and fifo.streams[0] is stream:
+                fifo.deliver(effects)
 
     def pack(self, group: int, packed: bool) -> None:
         """From now on leave messages of a group uncut where that can be, or cut them."""
@@ -91,8 +91,8 @@ class Receiver:
     def leave_group(self, group: int) -> None:
         """This node left a group: until it comes back nothing of it counts."""
         self._barred[group] = NEVER
-        for chain in self._by_sender.values():
-            chain.forget_group(group)
+        for fifo in self._by_sender.values():
+            fifo.forget_group(group)
 
     def enter_groups(self, groups: Iterable[int], view: int) -> None:
         """This node is in these groups from a view on."""

@@ -74,7 +74,7 @@ class SenderFifo:
     ) -> None:
         """Begin with nothing. `barred` has, for groups that this node left, the first view that counts again.
 
-        Messages of `packed` groups are not cut where that can be. A chain that has more to deliver than it may at once
+        Messages of `packed` groups are not cut where that can be. A FIFO that has more to deliver than it may at once
         puts itself into `behind`. `known_epoch` returns up to which number this node has installed views.
         """
         self.sender = sender

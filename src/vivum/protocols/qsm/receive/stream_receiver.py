@@ -1,7 +1,7 @@
 """One sender's stream into one region view, at one receiver: what came, what is missing, what is cached.
 
 Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2).
-Messages are made by the chain that the stream belongs to.
+Messages are made by the FIFO that the stream belongs to.
 
 Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
 this node holds for others; `delivered <= window.prefix`.

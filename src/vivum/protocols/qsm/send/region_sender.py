@@ -315,3 +315,7 @@ class RegionSender:
         """Double the distance to the next heartbeat."""
         self.heartbeat_ns = min(2 * self.heartbeat_ns, self._settings.heartbeat_ns_max)
         self.heartbeat_at_ns = now_ns + self.heartbeat_ns
+
+
+SendRoute = tuple[ViewNumber, tuple[RegionSender, ...]]
+"""What a message to a group belongs to: the group's view, and the streams into its regions."""

@@ -1,34 +1,29 @@
-"""Where messages and frames go, and how many frames of a stream go there at once.
+"""Where the frames of a stream go, and how many of them go there at once.
 
 Under load a sender's frames arrive dozens at a time, in order. To take such a run is the same as to take its frames
 one after the other; what does not follow, or has a gap before it, is left to the way of single frames.
 """
 
-from vivum.core.ids import Endpoint, ViewNumber
+from vivum.core.ids import Endpoint
 from vivum.core.machine import Effect
 from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
 from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.wire.codec import Frame, consecutive, take_runs
 from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
 
-Lane = tuple[RegionMember, StreamReceiver, SenderFifo, Endpoint]
+ReceiveRoute = tuple[RegionMember, StreamReceiver, SenderFifo, Endpoint]
 """Where the frames of a stream go: its region view, the stream, all streams of its sender in their order; and from
 where new ones come."""
 
-Route = tuple[ViewNumber, tuple[RegionSender, ...]]
-"""What a message to a group belongs to: the group's view, and the streams into its regions."""
-
-
-Lanes = dict[tuple[int, int, int, int], Lane]
-"""The lanes of all streams that are known, by the streams' names."""
+ReceiveRoutes = dict[tuple[int, int, int, int], ReceiveRoute]
+"""The routes of all streams that are known, by the streams' names."""
 
 
 def take_run(
-    lanes: Lanes, now_ns: int, source: Endpoint, frames: list[Frame], start: int, effects: list[Effect]
+    routes: ReceiveRoutes, now_ns: int, source: Endpoint, frames: list[Frame], start: int, effects: list[Effect]
 ) -> int:
     """Take and deliver the new frames from an index on that are next in their stream.
 
@@ -36,16 +31,16 @@ def take_run(
     """
     first = frames[start]
     # The first frame of a stream tells what must come before it.
-    lane = lanes.get(first.stream) if first.kind is DATA and first.sequence else None
-    if lane is None:
+    route = routes.get(first.stream) if first.kind is DATA and first.sequence else None
+    if route is None:
         return 0
-    region, stream, chain, home = lane
+    region, stream, fifo, home = route
     if source != home:
         return 0
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
-    if not (stream.is_next(first.sequence, len(run)) and chain.is_ready(stream)):
+    if not (stream.is_next(first.sequence, len(run)) and fifo.is_ready(stream)):
         return 0
-    messages = take_runs(run, RUN_MESSAGES_MAX, chain.packed)
+    messages = take_runs(run, RUN_MESSAGES_MAX, fifo.packed)
     region.on_run(now_ns, stream, run)
-    chain.deliver_run(stream, run, messages, effects)
+    fifo.deliver_run(stream, run, messages, effects)
     return len(run)
