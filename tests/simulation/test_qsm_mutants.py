@@ -83,10 +83,10 @@ def ignores_begin_marks(patch: Patch) -> None:
     patch.setattr(machine, "streams_before", lambda frame: [])
     right = SenderFifo.deliver
 
-    def deliver(self: SenderFifo, output: Any) -> None:
+    def deliver(self: SenderFifo, effects: Any) -> None:
         for stream in self.streams[1:]:
-            self._deliver_from(stream, output, BURST_BYTES)
-        right(self, output)
+            self._deliver_from(stream, effects, BURST_BYTES)
+        right(self, effects)
 
     patch.setattr(SenderFifo, "deliver", deliver)
 
