@@ -215,7 +215,7 @@ def start_as_another_user(act: Callable[[], None]) -> int:
 
 
 def overheard_note(sender: UdpPort) -> bytes:
-    """Return a note of the sender's memory, as one hears it who listens to the same channel."""
+    """Return a note of the sender's memory, as any listener on the same channel gets it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
         plain.bind(("127.0.0.1", 0))
         plain.settimeout(PATIENCE_S)

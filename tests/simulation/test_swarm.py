@@ -69,6 +69,7 @@ class _Broken(ReferenceMachine):
             self.spoil(self.effects)
 
     def spoil(self, effects: list[Effect]) -> None:
+        """Break the promise: each broken machine below in its own way."""
         raise NotImplementedError
 
     def foreign(self, effects: list[Effect]) -> list[tuple[int, Delivery]]:

@@ -66,7 +66,7 @@ class _Stream:
         # What it sent before it left the group, or from outside.
         self.left_behind = RangeSet()
         self.stable = RangeSet()
-        # The same by the group's newest view at that moment: who is not in it was gone before the confirmation.
+        # The same by the group's newest view at that moment: members outside it had left before the confirmation.
         self.confirmed: dict[int, RangeSet] = {}
 
 

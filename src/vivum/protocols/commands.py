@@ -30,7 +30,7 @@ class JoinGroup(Command):
     """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
 
     `slow` is for the messages that this node will send to the group. With `packed`, runs of messages may be delivered
-    as `PackedRun`s, for who needs no object for each message. `transport` and `layers` are those of the group's
+    as `PackedRun`s, for readers that need no object for each message. `transport` and `layers` are those of the group's
     guarantee; without them the node's default transport serves.
     """
 

@@ -724,6 +724,7 @@ cdef class Processor:
 
     def _carry_out(self, output, done_ns):
         """Do what the node says: see the twin."""
+        # Abstract: `sim.host.Host` says what it means.
         raise NotImplementedError
 
     cdef int _wake_when_able(self, int64_t room_bytes) except -1:

@@ -251,7 +251,7 @@ class Processor:
     def _carry_out(self, output: Any, done_ns: int) -> tuple[int, int]:
         """Do what the node says; return the bytes sent, and when the last datagram is handed over.
 
-        A host says what that means. The processor is free for it from `done_ns` on.
+        Abstract: `sim.host.Host` says what that means. The processor is free for it from `done_ns` on.
         """
         raise NotImplementedError
 

@@ -204,7 +204,7 @@ def test_the_room_of_a_window_is_counted_in_frames_and_in_bytes() -> None:
     sender.feed(ONE, 0, [bytes(1000)] * 4, ViewNumber(1))
     size = len(seal(sender).to_bytes())
     assert sender.room() == (7, 10_000 - size)
-    # Others that claim a place are left a quarter of the window at most; who asks is not in its own way.
+    # Claims of others reserve at most a quarter of the window; the caller's own claim does not count.
     sender.claims.update(range(5))
     assert sender.room() == (5, 10_000 - size)
     sender.claims.clear()

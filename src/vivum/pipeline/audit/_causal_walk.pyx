@@ -276,7 +276,7 @@ cdef class _Walk:
         return self.take_joined(row)
 
     cdef bint may_pass(self, const Row& row) except -1:
-        """Tell whether a record can go on now; where it cannot, its life waits."""
+        """Return whether a record can go on now; where it cannot, its life waits."""
         if row.kind == DELIVERED and self.number_of(row.stream, row.sequence) == NOT_SENT:
             self.streams[row.stream].waiting[row.sequence].push_back(row.life)
             return False

@@ -8,7 +8,7 @@ query, the number of its last batch and the positions that it has of it, which a
 as a whole. Pure: knows neither sockets nor time.
 
 In such a topic a message on the wire begins with a head: a byte 0, no key; or a byte 1 and the key. Readers get
-messages without it; who keeps messages to send them again keeps it (`Delivery.heads`).
+messages without it; a recorder keeps it to replay messages (`Delivery.heads`).
 """
 
 from collections import OrderedDict

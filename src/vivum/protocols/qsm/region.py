@@ -192,7 +192,7 @@ class RegionMember:
         )
 
     def interval_ns(self) -> int:
-        """Tell how long to wait between rounds: not at all while repairs are asked for or windows fill."""
+        """Return how long to wait between rounds: not at all while repairs are asked for or windows fill."""
         base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
         if self._rounds_alike <= ROUNDS_ALIKE:
             return base_ns
@@ -211,7 +211,7 @@ class RegionMember:
         self._interval_ns = settings.token_busy_ns_min if fills else settings.token_busy_ns_max
 
     def _unstable(self) -> int:
-        """Tell of how many frames the fullest window consists, as far as this node knows."""
+        """Return the number of frames in the fullest window that this node knows of."""
         unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
         return unstable if self.own is None else max(unstable, self.own.next_frame - self.own.first)
 
@@ -307,7 +307,7 @@ class RegionMember:
         return self._rate.update(now_ns, own_frames, self._standing_ns(delays), is_full, queue_ns)
 
     def _standing_ns(self, delays: list[int]) -> int:
-        """Tell how long a queue stands that hurts somebody. What delays one stream alone is at its sender."""
+        """Return how long a harmful queue has stood. What delays one stream alone is at its sender."""
         if len(delays) > 1:
             return min(delays)
         # Without a link that could be overrun there is no interface either: it is a receiver that is slow.

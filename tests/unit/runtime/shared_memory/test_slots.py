@@ -50,7 +50,7 @@ def test_a_slot_that_is_being_written_is_not_read(memory: mmap.mmap) -> None:
     # The stamp is gone while its owner writes.
     memory[:8] = bytes(8)
     assert reader.read(stamps) == []
-    assert reader.read(bytes(8)) == [], "nor by who asks for just that"
+    assert reader.read(bytes(8)) == [], "an empty slot must not match a stamp of zeros"
 
 
 def test_a_length_beyond_the_slot_is_not_believed(memory: mmap.mmap) -> None:

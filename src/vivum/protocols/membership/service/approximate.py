@@ -171,7 +171,7 @@ class RegionMerger:
         self._credit = 0
         self._turn = 0
         self._before: dict[Bounds, Bounds] = {}
-        # While clusters are taken apart on trial: what was at each number that was touched.
+        # While a split is tried out: the former cluster of each number that it changed, to undo it.
         self._undo: dict[int, _Cluster | None] | None = None
         # For searches.
         self._index = GroupIndex()

@@ -1,8 +1,8 @@
 """The configuration service as a deterministic state machine (`docs/design/membership.md`).
 
 Its state is a function of the calls `join`, `subscribe`, `acknowledge`, `leave` and `close_batch`, in their order: no
-time, no randomness, no messages. So it can be replicated by feeding each copy the same log. Who was told what and
-who is suspected is not here: that belongs to the speaker of the service (`machine`).
+time, no randomness, no messages. So it can be replicated by feeding each copy the same log. What each
+node was told and which are suspected is kept by `machine`.
 
 Invariants: at most one life of a node at a time; incarnations of a node and epochs only grow; a life that ended
 never comes back; a request of a life is applied once, in the order of their numbers; a region view is kept until each

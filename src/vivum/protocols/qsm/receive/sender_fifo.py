@@ -147,7 +147,7 @@ class SenderFifo:
         )
 
     def is_ready(self, stream: StreamReceiver) -> bool:
-        """Tell whether messages of a stream can be delivered as they come: no other stream must come first."""
+        """Return whether messages of a stream can be delivered as they come: no other stream must come first."""
         is_free = not (self.is_broken or self._is_torn) and self._waiting is None
         return is_free and bool(self.streams) and stream is self.streams[0]
 

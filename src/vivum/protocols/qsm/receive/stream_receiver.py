@@ -169,7 +169,7 @@ class StreamReceiver:
 
     @property
     def reached(self) -> int:
-        """Tell below which frame this node needs nothing more. Who has left the groups needs nothing at all."""
+        """Return the frame below which this node needs nothing more: the end, if it has left all groups."""
         return self.window.stop if self.is_unwanted else self.window.prefix
 
     # What arrives.
@@ -214,7 +214,7 @@ class StreamReceiver:
         return True
 
     def is_next(self, first: int, count: int) -> bool:
-        """Tell whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
+        """Return whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
         window = self.window
         return (
             first == window.prefix
@@ -307,7 +307,7 @@ class StreamReceiver:
     # Repair.
 
     def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
-        """Tell what to ask for in a passing token, in which `left` of our last request was not served.
+        """Return what to ask for in a passing token, in which `left` of our last request was not served.
 
         Also tell how many frames were found to be lost since the last time.
 
@@ -352,7 +352,7 @@ class StreamReceiver:
         self._expected.update(served)
 
     def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
-        """Tell below which number all frames are here, but for some ranges, and these."""
+        """Return how far this node looks, and the ranges that it misses below that."""
         if self.is_unwanted:
             return self.window.stop, ()
         lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
@@ -377,7 +377,7 @@ class StreamReceiver:
         return found
 
     def is_beyond_help(self, now_ns: int) -> bool:
-        """Tell whether this node must give up: a frame is missing that nobody must have any more, or the others are
+        """Return whether this node must give up: a frame is missing that nobody must have any more, or the others are
         ahead for longer than the sender wants to put up with.
         """
         prefix = self.window.prefix

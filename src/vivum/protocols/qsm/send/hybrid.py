@@ -102,7 +102,7 @@ class SpreadSender:
             stream.claims.discard(self)
 
     def ready_ns(self, now_ns: int) -> int:
-        """Tell when the rates of all streams allow the next frame: now, or later.
+        """Return when the rates of all streams allow the next frame: now, or later.
 
         Each stream counts the frame at once. Were they asked again and again instead, streams that are always busy
         would hardly ever be ready at the same time.
@@ -169,11 +169,11 @@ class Spreading:
 
     @property
     def is_used(self) -> bool:
-        """Tell whether any group goes the hybrid way."""
+        """Return whether any group goes the hybrid way."""
         return bool(self._senders)
 
     def shares(self, stream: RegionSender) -> bool:
-        """Tell whether a stream has frames in common with others."""
+        """Return whether a stream has frames in common with others."""
         return stream.key in self._of_stream
 
     def wake(self, stream: RegionSender) -> None:
@@ -222,7 +222,7 @@ class Spreading:
     # Time.
 
     def deadlines_ns(self) -> Iterable[int]:
-        """Tell when rates let frames go."""
+        """Return when rates let frames go."""
         return self._paced.values()
 
     def on_timer(self, now_ns: int) -> None:
@@ -235,7 +235,7 @@ class Spreading:
 
     @property
     def has_data(self) -> bool:
-        """Tell whether a frame could be sealed now."""
+        """Return whether a frame could be sealed now."""
         return bool(self._ready)
 
     def seal_next(

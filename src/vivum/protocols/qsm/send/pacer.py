@@ -22,7 +22,7 @@ class Pacer:
 
     @property
     def is_limited(self) -> bool:
-        """Tell whether frames may have to wait."""
+        """Return whether a rate limit is set."""
         return bool(self._rate)
 
     def set_rate(self, rate: int) -> None:
@@ -30,7 +30,7 @@ class Pacer:
         self._rate = rate
 
     def ready_ns(self, now_ns: int) -> int:
-        """Tell when the next frame may leave: now, or later."""
+        """Return when the next frame may leave: now, or later."""
         if not self._rate:
             return now_ns
         # A sender that was held up may catch up a little, not more: a burst is what rate control prevents.
@@ -46,7 +46,7 @@ class Pacer:
         self._waits = False
 
     def ready_count(self, now_ns: int) -> int:
-        """Tell how many frames may leave now, where there is a limit and `ready_ns` was just asked."""
+        """Return how many frames the limit lets out now. Call only with a limit, right after `ready_ns`."""
         return max(0, (now_ns - self._next_ns) // max(1, SECOND // self._rate) + 1)
 
     def on_sent(self, frames: int = 1) -> None:

@@ -8,7 +8,7 @@ Three points move behind the sending: below `first` frames are stable, the windo
 `floor` nobody will ask for them; below `confirmed` every member has them, and the application is told.
 
 Invariants: `confirmed <= floor <= first <= next_frame`; exactly the frames `floor <= n < next_frame` are kept. Caches
-have those below `first` too, unless all who should hold one slept or lost it: then the sender is the last who has it.
+have those below `first` too. If all caches of a frame slept or lost it, the sender has the last copy.
 """
 
 from collections import deque

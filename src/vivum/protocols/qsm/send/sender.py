@@ -236,7 +236,7 @@ class Sender:
     # Time.
 
     def next_deadline_ns(self) -> int | None:
-        """Tell when a heartbeat is due or a rate lets the next frame go."""
+        """Return when a heartbeat is due or a rate lets the next frame go."""
         times = [stream.heartbeat_at_ns for stream in self.streams.values() if stream.heartbeat_at_ns is not None]
         times += self._paced.values()
         times += self._spreading.deadlines_ns()
@@ -259,7 +259,7 @@ class Sender:
 
     @property
     def has_data(self) -> bool:
-        """Tell whether a stream could seal a frame now."""
+        """Return whether a stream could seal a frame now."""
         return bool(self._ready) or self._spreading.has_data
 
     def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
@@ -318,7 +318,7 @@ class Sender:
         return size, frames
 
     def _may_leave(self, now_ns: int, stream: RegionSender) -> bool:
-        """Tell whether the rate lets the next frame of a stream go, and count it; else it waits for its time."""
+        """Return whether the rate lets the next frame of a stream go, and count it; else it waits for its time."""
         ready_ns = stream.pacer.ready_ns(now_ns) if stream.reserved_ns is None else stream.reserved_ns
         if ready_ns > now_ns:
             self._paced[stream.key] = ready_ns
