@@ -11,7 +11,7 @@ the asyncio runtime, a test) feeds it and carries out what it asks for, by five 
 
 Output is one list of effects in the order of their causes: a `Delivery` to hand over, an `InstallView`, a record to
 `Persist`, a `Datagram` to send, an `Event` to report. A driver carries them out in that order. Nothing is sent before
-what stands before it is on disk; a view comes between exactly the messages that it separates; an error while carrying
+what stands before it is on disk; a view comes where the protocol put it among the messages; an error while carrying
 one out (a socket, a callback) loses none of the others. Frames that are made at the moment of sending come last, the
 most urgent first.
 

@@ -202,9 +202,10 @@ class Topic(Generic[T]):
         return Events(self._reader)
 
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
-        """Iterate over messages and views in one order: a view comes between exactly the messages that it separates.
+        """Iterate over messages and views in the order in which this node delivers them.
 
-        Begins with the present view. No message comes before the view in which it was sent.
+        Begins with the present view. No message comes before the view in which it was sent. With `RELIABLE` a late
+        message of an older view may come after a newer view: look at `TopicEvent.view`.
         """
         self._must_receive()
         inbox = self._reader.inbox
