@@ -362,8 +362,9 @@ class UdpPort:
         """
         index = 0
         while index < len(datagrams):
-            stop = self._run(datagrams, index) if self.can_segment else index + 1
-            first = datagrams[index]
+            first, stop = datagrams[index], index + 1
+            if self.can_segment and stop < len(datagrams):
+                stop = self._run(datagrams, index)
             resolved = self._resolve(first.destination)
             if resolved is None:
                 self.unsendable += stop - index
@@ -423,9 +424,12 @@ class UdpPort:
 
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
         """Send large datagrams to one destination by one call, or a note in their place; return how many."""
-        where = datagrams[start].destination
+        first = datagrams[start]
+        if 2 * len(first.data) <= SEGMENTED_BYTES_MAX:
+            # Those that could go with it would have made a run of segments.
+            return _datagrams.send(self._socket.fileno(), [bytes(first.data)], packed)
+        where, priority = first.destination, first.priority
         run: list[bytes] = []
-        priority = datagrams[start].priority
         for each in datagrams[start : start + SEND_MAX]:
             if each.destination != where or each.priority != priority:
                 break

@@ -1,16 +1,20 @@
 """Sending and hearing before frames are made: the same messages, numbers and counts as otherwise."""
 
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+
 import pytest
 
 from effects import datagrams, deliveries
 from live_wire.wired import NO_CHANNEL, Wire
 from vivum.core.errors import LimitError, NotNowError
-from vivum.core.ids import GroupId
-from vivum.core.machine import NO_FRAMES, Delivery, Priority
+from vivum.core.ids import Endpoint, GroupId
+from vivum.core.machine import NO_FRAMES, Datagram, Delivery, Priority
 from vivum.observe.trace import MemoryTrace, MessageDelivered, MessageSent
 from vivum.protocols.commands import JoinGroup, SendMessages
 from vivum.protocols.directory.client import AskAnew
-from vivum.protocols.qsm.machine import SEND_NOW_BYTES
+from vivum.protocols.qsm.send.sender import SEND_NOW_BYTES
 
 GROUP = GroupId(5)
 
@@ -104,11 +108,41 @@ def test_what_is_sent_behind_messages_that_wait_goes_into_their_frame(wire: Wire
     assert heard.payloads == [b"a", b"b"]
 
 
-def test_of_many_messages_only_so_much_leaves_before_control_frames(wire: Wire) -> None:
+def test_frames_are_the_same_to_the_byte_as_those_of_waiting_messages() -> None:
+    random = Random(7)
+    at_once, waiting = wires = Wire(2, GROUP), Wire(2, GROUP)
+    frames: dict[Wire, list[bytes]] = {wire: [] for wire in wires}
+    left_at_once = 0
+
+    def recorded(wire: Wire, sent: Sequence[tuple[Endpoint, Datagram]]) -> Sequence[tuple[Endpoint, Datagram]]:
+        frames[wire] += [datagram.data for _, datagram in sent if datagram.priority is Priority.DATA]
+        return sent
+
+    for wire in wires:
+        wire.fate = partial(recorded, wire)
+    for _ in range(300):
+        size, count = random.choice(((0, 1), (1, 1), (100, 1), (100, 3), (1400, 1), (1450, 1), (100, 40)))
+        command = SendMessages(GROUP, [random.randbytes(size) for _ in range(count)])
+        (here, sender), (_, receiver) = at_once.members.items()
+        for datagram in sender.node.send_now(at_once.now_ns, command):
+            left_at_once += 1
+            frames[at_once].append(datagram.data)
+            receiver.node.on_datagrams(at_once.now_ns, [(here, datagram.data)])
+        next(iter(waiting.members.values())).node.submit(waiting.now_ns, command)
+        pause_ns = random.choice((0, 100_000, 5_000_000))
+        for wire in wires:
+            wire.advance(pause_ns)
+    for wire in wires:
+        wire.advance(1_000_000_000)
+    assert frames[at_once] == frames[waiting]
+    assert left_at_once > 150
+    kept = [[(each.qsm.memory(), each.counters.messages_stable) for each in wire.members.values()] for wire in wires]
+    assert kept[0] == kept[1]
+
+
+def test_many_messages_wait_for_control_frames(wire: Wire) -> None:
     (_, first), _ = wire.members.items()
-    sent = first.node.send_now(wire.now_ns, SendMessages(GROUP, [bytes(1000)] * 100))
-    frame_bytes_max = first.qsm.settings.frame_bytes_max
-    assert SEND_NOW_BYTES <= sum(len(each.data) for each in sent) <= SEND_NOW_BYTES + frame_bytes_max
+    assert first.node.send_now(wire.now_ns, SendMessages(GROUP, [bytes(SEND_NOW_BYTES - 1)])) == []
     assert first.node.has_data
 
 

@@ -48,9 +48,6 @@ from vivum.wire.kinds import Kind
 from vivum.wire.rings import TokenReceipt
 from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
-SEND_NOW_BYTES = 4096
-"""Room for frames that leave before all else: an answer. More is bulk, and is sealed with all else."""
-
 SUSPECTS_MAX = 3
 """Members of a silent region that are reported at once."""
 
@@ -141,28 +138,37 @@ class QsmMachine:
             self._fifos.pack(command.group, False)
             self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
-    def _send(self, command: SendMessages) -> None:
+    def _send(self, command: SendMessages, at_once: list[Datagram] | None = None) -> None:
+        """Take messages. With a list `at_once` they may leave before all else: their frame is added to it, then."""
         group, payloads = command.group, command.payloads
         if command.measured is None and not isinstance(payloads, (list, tuple)):
             payloads = list(payloads)
         size, largest = command.measured or measure(payloads)  # type: ignore[arg-type]
+        now_ns, me, first = self._now_ns, self.client.member, None
         try:
             limit = self.limits.message_bytes_max
             if largest > limit:
                 raise LimitError(f"a message of {largest} bytes is over message_bytes_max={limit}")
-            view, streams = self._routes.get(group) or self._find_route(group)
-            channel = self._listening.spread_channel_of(self._now_ns, group)
-            first = self.sending.accept(group, payloads, size, streams, view, channel)
+            route = self._routes.get(group) or self._find_route(group)
+            assert me is not None
+            if at_once is not None:
+                header = (Kind.DATA, self._gate.domain, *me)
+                first = self.sending.send_alone(now_ns, header, group, payloads, size, route, at_once)
+            if first is not None:
+                region = self.regions.get(route[1][0].key)
+                if region is not None:
+                    region.on_sent(now_ns)
+            else:
+                channel = self._listening.spread_channel_of(now_ns, group)
+                first = self.sending.accept(group, payloads, size, route[1], route[0], channel)
         except LimitError:
             self.counters.messages_rejected += len(payloads)
             raise
         self.counters.messages_accepted += len(payloads)
-        me = self.member
-        assert me is not None
         if self.trace is not None:
             for index, payload in enumerate(payloads):
-                self.trace(MessageSent(self._now_ns, *me, group, first + index, view, crc32(payload)))
-        self.effects.append(Delivery(group, me, first, payloads, view, self._now_ns))
+                self.trace(MessageSent(now_ns, *me, group, first + index, route[0], crc32(payload)))
+        self.effects.append(Delivery(group, me, first, payloads, route[0], now_ns))
 
     def _find_route(self, group: GroupId) -> SendRoute:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
@@ -577,9 +583,10 @@ class QsmMachine:
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Take messages, and seal them at once where nothing else waits. Control frames come by `make_frames`."""
-        is_alone = not self.sending.has_data
-        self.submit(now_ns, command)
+        if type(command) is not SendMessages:
+            self.submit(now_ns, command)
+            return []
+        self._now_ns = now_ns
         datagrams: list[Datagram] = []
-        if is_alone and self.sending.has_data and self.member is not None:
-            self._seal(self.member, datagrams, SEND_NOW_BYTES)
+        self._send(command, datagrams)
         return datagrams

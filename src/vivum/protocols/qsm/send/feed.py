@@ -52,18 +52,23 @@ class Feed:
 
         With `spread` they go into frames for all the streams.
         """
-        first = self.next_message
-        self.next_message += len(payloads)
-        segments = self._segments
-        if segments and (segments[-1].streams is streams or segments[-1].streams == streams):
-            segments[-1].stop = self.next_message
-        else:
-            segments.append(_Segment(streams, self.next_message))
+        first = self.number(len(payloads), streams)
         if spread is not None:
             spread.feed(self.group, first, payloads, view, size, slow)
             return first
         for stream in streams:
             stream.feed(self.group, first, payloads, view, size, slow)
+        return first
+
+    def number(self, count: int, streams: tuple[RegionSender, ...]) -> int:
+        """Number messages that go into these streams; return the number of the first."""
+        first = self.next_message
+        self.next_message = stop = first + count
+        segments = self._segments
+        if segments and (segments[-1].streams is streams or segments[-1].streams == streams):
+            segments[-1].stop = stop
+        else:
+            segments.append(_Segment(streams, stop))
         return first
 
     def advance(self) -> tuple[int, int]:

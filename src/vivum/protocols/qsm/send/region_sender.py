@@ -33,7 +33,7 @@ from vivum.protocols.qsm.marks import (
 )
 from vivum.protocols.qsm.send.pacer import Pacer
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import FrameBuilder, relabel
+from vivum.wire.codec import FrameBuilder, Part, relabel
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes, Packed
 from vivum.wire.tokens import RegionReport
@@ -216,6 +216,34 @@ class RegionSender:
         self.pacer.on_sent(len(frames) - 1)
         self.keep(frames, packed, taken, now_ns)
         return frames
+
+    def is_clear(self, group: GroupId, view: ViewNumber) -> bool:
+        """Return whether a message may pass the queue: nothing waits or is to be told, and the window has room."""
+        return (
+            view == self.config.view
+            and group in self.put
+            and not (self.outboxes or self.must_speak or self._views)
+            and self.closing_since_ns is None
+            and self.reserved_ns is None
+            and self.room()[0] > 0
+        )
+
+    def seal_alone(
+        self,
+        builder: FrameBuilder,
+        now_ns: int,
+        header: tuple[int, ...],
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+    ) -> bytes:
+        """Seal a frame of these messages, which must fit, and keep it; only where the stream `is_clear`."""
+        part: Part = (group, first, list(payloads), 0, 0)
+        header = (*header, self.next_frame, now_ns)
+        frames = builder.seal_parts([part], 1, False, 1, 1, *header)[0]
+        stop = self.put[group][1] = first + len(payloads)
+        self.keep(frames, [[(group, stop)]], 0, now_ns)
+        return frames[0]
 
     def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:
         """Begin a frame with marks; return whether messages may follow."""

@@ -18,13 +18,17 @@ from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowM
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading
-from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.qsm.send.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
+from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
 
 ISOLATE = SlowMembers.ISOLATE
+
+SEND_NOW_BYTES = 4096
+"""Messages that leave before all else: an answer. More is bulk, and is sealed with all else."""
 
 ENDED_MAX = 4096
 """Ends of streams that are remembered; a region view so many changes ago was replaced since."""
@@ -51,6 +55,8 @@ class Sender:
         self._limits = limits
         self._counters = counters
         self._builder = builder or FrameBuilder(settings.frame_bytes_max)
+        # Of messages and their lengths, in a frame of one group.
+        self._alone_bytes_max = min(SEND_NOW_BYTES, settings.frame_bytes_max - HEADER_BYTES - RUN_HEADER_BYTES)
         self._feeds: dict[GroupId, Feed] = {}
         self._ended: dict[ViewKey, int] = {}
         self._ready: dict[ViewKey, None] = {}
@@ -132,6 +138,36 @@ class Sender:
                 self._ready[stream.key] = None
         if most + size > self._pending_high:
             self._measure(most + size)
+        return first
+
+    def send_alone(
+        self,
+        now_ns: int,
+        header: tuple[int, ...],
+        group: GroupId,
+        payloads: Sequence[bytes],
+        size: int,
+        route: SendRoute,
+        datagrams: list[Datagram],
+    ) -> int | None:
+        """Number messages, seal them in a frame of their own and add that; return the number of the first.
+
+        The same as `accept` and `make_data` where nothing waits, without queue and turns. Return None, and do nothing,
+        if anything is in the way or they do not fit. The header is what frames of all streams have in common.
+        """
+        view, streams = route
+        if len(streams) != 1 or not payloads or self.has_data or self.slow or self._spreading.is_used:
+            return None
+        (stream,) = streams
+        if size + LENGTH_BYTES * len(payloads) > self._alone_bytes_max or not stream.is_clear(group, view):
+            return None
+        if not self._may_leave(now_ns, stream):
+            return None
+        first = self._feeds[group].number(len(payloads), streams)
+        frame = stream.seal_alone(self._builder, now_ns, (*header, *stream.key), group, first, payloads)
+        for where in stream.destinations:
+            datagrams.append(Datagram(where, frame))
+        stream.pacer.rest()
         return first
 
     def _measure(self, waiting: int) -> None:
