@@ -92,8 +92,13 @@ def settings_page() -> Iterator[str]:
     for group in settings_classes():
         yield f"## {group.__name__}"
         yield ""
-        yield from paragraph(f"`{group.__module__}.{group.__name__}`. {first_paragraph(group)}")
+        base = group.__base__ if dataclasses.is_dataclass(group.__base__) else None
+        known = set() if base is None else {each.name for each, _ in settings_of(base)}
+        more = "" if base is None else f" Has also all of `{base.__name__}`."
+        yield from paragraph(f"`{group.__module__}.{group.__name__}`. {first_paragraph(group)}{more}")
         for each, info in settings_of(group):
+            if each.name in known:
+                continue
             yield from item(f"`{each.name}` = {shown_value(each.default, info.unit)}, {info.unit}.")
             yield from item(f"Why: {info.why}", 1)
             yield from item(f"Effect: {info.effect}", 1)

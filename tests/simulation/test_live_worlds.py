@@ -14,7 +14,7 @@ import vivum
 from vivum.cli import main
 from vivum.core.machine import Delivery
 from vivum.live.inbox import Inbox
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.testing import World
 from vivum.testing.swarm import LiveWorld, run_live_seed
 

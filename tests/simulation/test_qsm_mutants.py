@@ -12,15 +12,15 @@ from vivum.core.time import SECOND
 from vivum.protocols.commands import SendFailed
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm import machine, region
-from vivum.protocols.qsm.receive.sender_fifo import BURST_BYTES, SenderFifo
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.recovery.repair import RepairDesk
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
-from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.rings.ring import Ring
+from vivum.protocols.streams.feed import Feed
+from vivum.protocols.streams.region_sender import RegionSender, ViewKey
+from vivum.protocols.streams.sender_fifo import BURST_BYTES, SenderFifo
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up
 from vivum.wire.codec import Frame

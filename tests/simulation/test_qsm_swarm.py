@@ -13,7 +13,7 @@ import pytest
 
 from qsm_worlds.worlds import by_region, make_up_hybrid, make_up_large, make_up_long, run_checked
 from vivum.cli import main
-from vivum.protocols.qsm.receive import sender_fifo as chain
+from vivum.protocols.streams import sender_fifo as chain
 from vivum.sim.library import find_scenario
 from vivum.sim.scenario import Scenario
 from vivum.sim.swarm import make_up, run_swarm

@@ -84,6 +84,19 @@ def test_a_protocol_may_import_one_below_it_and_the_ground(plant):
     assert layer_faults(tree) == []
 
 
+@pytest.mark.parametrize("user", ["ricochet", "qsm", "unrepaired", "gossip"])
+@pytest.mark.parametrize("part", ["streams", "dissemination", "rings"])
+def test_what_protocols_share_knows_none_of_them(plant, part, user):
+    tree = plant(
+        {
+            f"src/vivum/protocols/{part}/part.py": f"import vivum.protocols.{user}.machine",
+            f"src/vivum/protocols/{user}/machine.py": "",
+        }
+    )
+    (fault,) = layer_faults(tree)
+    assert f"protocol {part} imports" in fault
+
+
 def test_the_ground_of_the_protocols_imports_none_of_them(plant):
     tree = plant(
         {

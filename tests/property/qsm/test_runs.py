@@ -7,18 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from effects import deliveries, events
-from qsm_worlds.streams import ALICE, ONE, THREE, TWO, again, config, make_fifo, make_sender, seal
+from loose_streams import ALICE, ONE, THREE, TWO, again, config, make_fifo, make_sender, seal
 from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.receive.runs import ReceiveRoute, take_run
-from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.qsm.recovery.repaired_stream import RepairedStream
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.region_sender import RegionSender
+from vivum.protocols.streams.runs import ReceiveRoute, take_run
+from vivum.protocols.streams.sender_fifo import SenderFifo
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame, FrameBuilder
 from vivum.wire.tokens import RegionReport
 
@@ -52,7 +53,8 @@ def messages(effects: list[Effect]) -> list[tuple[int, int, bytes, int, int]]:
 def state(stream: StreamReceiver, fifo: SenderFifo) -> tuple[object, ...]:
     shared = ("window", "_placement", "_settings", "_counters")
     others = ("held", "cache", "_asked", "_expected", "_expected_before")
-    kept = {name: getattr(stream, name) for name in StreamReceiver.__slots__ if name not in shared + others}
+    names = {*StreamReceiver.__slots__, *RepairedStream.__slots__}.difference(shared, others)
+    kept = {name: getattr(stream, name) for name in names}
     window = (stream.window.prefix, stream.window.stop, stream.window.held, tuple(stream.window.missing(99)))
     return kept, window, sorted(stream.held), sorted(stream.cache), fifo.is_broken, fifo.expected
 

@@ -4,18 +4,19 @@ from typing import Any
 
 import pytest
 
-from qsm_worlds.streams import ALICE, ONE, TWO, config, delivered, make_fifo, make_receiver
+from loose_streams import ALICE, ONE, TWO, config, delivered, make_fifo, make_receiver
 from vivum.core.errors import NotNowError
 from vivum.core.ids import Channel, GroupId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SendConfirmed, SendFailed, SlowMembers
-from vivum.protocols.qsm.marks import END, MARKS, SLOW_MARK, slow_mark
+from vivum.protocols.dissemination.ways import Means
 from vivum.protocols.qsm.send.hybrid import pick
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.marks import END, MARKS, SLOW_MARK, slow_mark
+from vivum.protocols.streams.region_sender import RegionSender
 from vivum.wire.codec import Frame, resend, split
 from vivum.wire.kinds import Kind
 from vivum.wire.tokens import RegionReport
@@ -300,3 +301,7 @@ def test_the_end_of_a_life_leaves_nothing_behind() -> None:
     assert not desk.sending.has_data
     assert [(each.first, each.stop) for each in desk.events(SendFailed)] == [(0, 1)]
     assert desk.sending.next_deadline_ns() is None
+
+
+def test_what_the_ways_are_chosen_by_is_in_the_settings() -> None:
+    assert QsmSettings().means == Means(multicast=True, frame_bytes=1472, spread_channels=256, address_cost=2.0)

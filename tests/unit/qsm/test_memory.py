@@ -1,6 +1,6 @@
 """What is kept is measured, bounded and told."""
 
-from qsm_worlds.streams import ALICE, ONE, config, frames_of, make_sender, seal_all
+from loose_streams import ALICE, ONE, config, frames_of, make_sender, seal_all
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters

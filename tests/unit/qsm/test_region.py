@@ -1,6 +1,6 @@
 """When a region wants its next token: soon while a window fills, by frames or by bytes, else at leisure."""
 
-from qsm_worlds.streams import ALICE, ONE, config, make_fifo, make_sender, seal
+from loose_streams import ALICE, ONE, config, make_fifo, make_sender, seal
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters

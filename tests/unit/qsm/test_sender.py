@@ -1,6 +1,6 @@
 """The way out of a node: what is kept of streams that ended."""
 
-from qsm_worlds.streams import ALICE, ONE, config
+from loose_streams import ALICE, ONE, config
 from vivum.core.ids import Channel, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect

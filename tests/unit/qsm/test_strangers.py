@@ -6,7 +6,7 @@ from live_wire.wired import DOMAIN, Wire
 from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.time import SECOND
 from vivum.protocols.commands import SendConfirmed, SendMessages
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage

@@ -1,4 +1,4 @@
-"""Taps see what QSM takes, and what others rebuild is taken as a repair (`docs/design/qsm.md`, "Taps")."""
+"""Taps see what QSM takes, and what others rebuild is taken as a repair (`docs/design/streams.md`, "Taps")."""
 
 from collections.abc import Callable, Iterable
 

@@ -6,7 +6,6 @@ the state of that moment.
 """
 
 from collections import deque
-from collections.abc import Callable
 from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
@@ -25,24 +24,25 @@ from vivum.protocols.commands import (
     SendMessages,
     SlowMembers,
 )
+from vivum.protocols.dissemination.channels import Channels
+from vivum.protocols.dissemination.ways import choose_destinations
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client.client import ClientState, MembershipClient
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.departures import note_departures
-from vivum.protocols.qsm.marks import streams_before
 from vivum.protocols.qsm.memory import MemoryHeld, MemoryWatch, measure_memory
-from vivum.protocols.qsm.receive.channels import Channels
-from vivum.protocols.qsm.receive.receiver import Receiver
-from vivum.protocols.qsm.receive.runs import ReceiveRoute, ReceiveRoutes, take_run
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.control_frames import ControlFrames
-from vivum.protocols.qsm.send.dissemination import choose_destinations
 from vivum.protocols.qsm.send.hybrid import pick
-from vivum.protocols.qsm.send.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.qsm.settings import QsmSettings
-from vivum.wire.codec import Frame, FrameBuilder, measure, resend, split
+from vivum.protocols.streams.marks import streams_before
+from vivum.protocols.streams.receiver import Receiver
+from vivum.protocols.streams.region_sender import RegionSender, SendRoute, ViewKey
+from vivum.protocols.streams.runs import ReceiveRoute, ReceiveRoutes, take_run
+from vivum.protocols.streams.taps import FrameTap, as_repair
+from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.rings import TokenReceipt
@@ -50,9 +50,6 @@ from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 SUSPECTS_MAX = 3
 """Members of a silent region that are reported at once."""
-
-FrameTap = Callable[[int, list[Frame]], None]
-"""Is shown the time and new frames that follow each other in one stream."""
 
 HOUSEKEEPING_NS = 100_000_000
 """How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
@@ -88,7 +85,7 @@ class QsmMachine:
         self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
         self._control_frames = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
-        self._listening = Channels(self.settings)
+        self._listening = Channels(self.settings.means, self.settings.spread_delay_ns, self.settings.linger_ns)
         self._now_ns = 0
         self._started = False
         self._fifos = Receiver(self.limits, self.counters, lambda: client.epoch)
@@ -225,9 +222,7 @@ class QsmMachine:
     def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a data frame that another protocol rebuilt with help of `source`, as if `source` had repaired it."""
         self._now_ns = now_ns
-        if frame.kind == Kind.DATA:
-            # Not the word of its sender any more: it may come from any member, and says nothing of delays.
-            (frame,) = split(resend(frame.to_bytes()))
+        frame = as_repair(frame)
         if frame.kind == Kind.RESENT:
             self._on_data(source, frame)
         else:
@@ -347,7 +342,7 @@ class QsmMachine:
             self._refuse(source, frame, cause)
         elif isinstance(body, Token):
             ring.on_token(self._now_ns, life.node, body)
-            self._fifos.look_after(region, self.effects)
+            self._fifos.look_after(region.streams, self.effects)
         else:
             ring.on_receipt(self._now_ns, life.node, body)
 
@@ -412,7 +407,7 @@ class QsmMachine:
                 # Nobody is left who could lack anything.
                 self.sending.on_region_left(self._now_ns, stream)
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
-        self.effects += self._listening.update(self._now_ns, self.regions.values())
+        self._listen()
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
             self.on_frame(self._now_ns, source, frame)
@@ -431,6 +426,10 @@ class QsmMachine:
         region = self.regions.get(key)
         if region is not None:
             region.replaced_ns = self._now_ns
+
+    def _listen(self) -> None:
+        """Open and close channels as region views come and go."""
+        self.effects += self._listening.update(self._now_ns, [each.config.channel for each in self.regions.values()])
 
     def _note_groups(self, me: Member, affected: RangeSet) -> None:
         """Note what changed for the application: groups entered and left, and new group views."""
@@ -461,7 +460,7 @@ class QsmMachine:
         self.sending.lose_everything()
         self.regions.clear()
         self._listening.forget()
-        self.effects += self._listening.update(self._now_ns, self.regions.values())
+        self._listen()
         self._fifos.clear()
         self._early.clear()
         self._progress.clear()
@@ -517,7 +516,7 @@ class QsmMachine:
         self._suspect_silent_regions()
         self.sending.retire(now_ns, self.regions.keys())
         self.effects += self._memory_watch.look(self.sending.streams.values(), self.regions.values())
-        self.effects += self._listening.update(self._now_ns, self.regions.values())
+        self._listen()
 
     def _suspect_silent_regions(self) -> None:
         """Report members of regions that do not answer: one that is alone in its ring is missed by nobody else."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from vivum.protocols.commands import QueueGrew
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.region_sender import RegionSender
 
 
 @dataclass(frozen=True, slots=True)

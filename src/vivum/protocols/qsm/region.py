@@ -17,15 +17,16 @@ from vivum.observe.counters import Counters
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.rate import OWN_QUEUE_NS, FairShares, RateEstimate, add_voice, add_votes, decide_rate
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.recovery.aggregate import beyond, merge
 from vivum.protocols.qsm.recovery.repair import REQUESTS_MAX, RepairDesk
+from vivum.protocols.qsm.recovery.repaired_stream import RepairedStream
 from vivum.protocols.qsm.recovery.stability import StreamStability
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.rings.ladder import RingLadder
 from vivum.protocols.rings.placement import place
 from vivum.protocols.rings.ring import RingTimes
+from vivum.protocols.streams.region_sender import RegionSender
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 from vivum.wire.rings import TokenReceipt
@@ -53,7 +54,7 @@ class RegionMember:
         now_ns: int,
     ) -> None:
         self.config = config
-        self.streams: dict[Member, StreamReceiver] = {}
+        self.streams: dict[Member, RepairedStream] = {}
         self.own: RegionSender | None = None
         self.replaced_ns: int | None = None
         self.asked_ns = now_ns
@@ -114,11 +115,11 @@ class RegionMember:
             stream.is_unwanted = True
             stream.held.clear()
 
-    def stream_of(self, sender: Member, now_ns: int) -> StreamReceiver | None:
+    def stream_of(self, sender: Member, now_ns: int) -> RepairedStream | None:
         """Find or open the stream of a sender; None for ourselves and when there are too many."""
         stream = self.streams.get(sender)
         if stream is None and sender != self._me and len(self.streams) < self._settings.streams_max:
-            stream = StreamReceiver(
+            stream = RepairedStream(
                 sender,
                 self.config.region,
                 self.config.view,

@@ -7,14 +7,15 @@ import msgspec
 
 from vivum.core.settings import setting
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.framing import frame_bytes_setting, frames_per_output_setting, pending_bytes_setting
+from vivum.protocols.dissemination.ways import Means
+from vivum.protocols.framing import frames_per_output_setting, pending_bytes_setting
+from vivum.protocols.streams.settings import StreamSettings
 
 
 @dataclass(frozen=True, slots=True)
-class QsmSettings:
+class QsmSettings(StreamSettings):
     """Settings of QSM."""
 
-    frame_bytes_max: int = frame_bytes_setting()
     frames_per_output_max: int = frames_per_output_setting()
     multicast: bool = setting(
         True,
@@ -51,24 +52,6 @@ class QsmSettings:
         unit="nodes",
         why="Seed 004, section 3: no more than five nodes of a ring cache a message.",
         effect="More survive more crashes and cost memory, which slows receivers down (seed 004, Figure 22).",
-    )
-    cache_frames_max: int = setting(
-        8192,
-        unit="frames",
-        why="About a second at the full rate of a 100 Mb/s link: a member may sleep for so long and still catch up.",
-        effect="A member further behind than this is told that it lost messages. More takes memory at the caches.",
-    )
-    window_frames: int = setting(
-        512,
-        unit="frames",
-        why="Some 60 ms at the full rate of a 100 Mb/s link, twice what it takes to hear from 200 nodes; 750 KB.",
-        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
-    )
-    window_bytes: int = setting(
-        1_572_864,
-        unit="bytes",
-        why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
-        effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
     )
     pending_bytes_max: int = pending_bytes_setting()
     waiting_bytes_max: int = setting(
@@ -179,23 +162,11 @@ class QsmSettings:
         why="A third of what a 100 Mb/s link carries in one round of a large ring: room is left for new data.",
         effect="A node asks for no more in one token. More fills its link with repairs, which push out new data.",
     )
-    resend_ns_min: int = setting(
-        10 * MILLISECOND,
-        unit="ns",
-        why="A frame that was just sent again is still on its way to those who report it missing.",
-        effect="Less sends in vain more often.",
-    )
     give_up_after_ns: int = setting(
         2 * SECOND,
         unit="ns",
         why="Longer than any repair takes while a copy is left somewhere.",
         effect="After this time without a frame that nobody must have any more, the node starts over, or skips it.",
-    )
-    rate_initial: int = setting(
-        2000,
-        unit="frames a second",
-        why="A fifth of what a node of seed 004 handles; growing by 15 % every 100 ms it is there in a second.",
-        effect="More starts faster, and overruns queues when several senders start at once. 0: no limit until loss.",
     )
     rate_rule: Literal["lowest", "mean"] = setting(
         "lowest",
@@ -208,36 +179,6 @@ class QsmSettings:
         unit="ns",
         why="Several token rounds, so that a change of rate shows its effect before the next.",
         effect="Less reacts sooner to overload and to noise.",
-    )
-    pacing_slack_ns: int = setting(
-        5 * MILLISECOND,
-        unit="ns",
-        why="What a sender may catch up after it was held up: a few dozen frames at full rate.",
-        effect="More lets bursts through, which overflow queues on the way.",
-    )
-    pacing_late_slack_ns: int = setting(
-        15 * MILLISECOND,
-        unit="ns",
-        why="What it may catch up if only its processor was late: meanwhile the queue before its link ran empty.",
-        effect="More fills queues past what tokens can wait; less leaves a link idle that others made it miss.",
-    )
-    pacing_quantum_ns: int = setting(
-        0,
-        unit="ns",
-        why="In virtual time a timer for each frame costs nothing.",
-        effect="Frames wait until those of so long may go: less work for the same rate. Over UDP 1 ms, as timers have.",
-    )
-    heartbeat_ns_min: int = setting(
-        20 * MILLISECOND,
-        unit="ns",
-        why="The loss of the last frame before a pause is noticed after this time.",
-        effect="Less notices sooner and costs a frame.",
-    )
-    heartbeat_ns_max: int = setting(
-        1 * SECOND,
-        unit="ns",
-        why="Heartbeats double their distance up to this.",
-        effect="More is cheaper while a region does not answer.",
     )
     linger_ns: int = setting(
         2 * SECOND,
@@ -253,6 +194,6 @@ class QsmSettings:
     )
 
     @property
-    def window(self) -> int:
-        """Frames that may be unstable when all are full."""
-        return max(1, min(self.window_frames, self.window_bytes // self.frame_bytes_max))
+    def means(self) -> Means:
+        """What there is to send with: by that the way of a group is chosen."""
+        return Means(self.multicast, self.frame_bytes_max, self.spread_channels, self.spread_address_cost)

@@ -16,10 +16,10 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.settings import setting
 from vivum.protocols.commands import GapReported, SendConfirmed, SendMessages
+from vivum.protocols.dissemination.ways import choose_destinations
 from vivum.protocols.framing import frame_bytes_setting
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.send.dissemination import choose_destinations
 from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.ranges import RangeSet
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
 from vivum.protocols.qsm.recovery.aggregate import narrowed, without
 from vivum.protocols.qsm.recovery.holders import partitions_below, split_by_partition
+from vivum.protocols.qsm.recovery.repaired_stream import RepairedStream
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.rings.placement import Placement
 from vivum.wire.codec import Frame
@@ -38,7 +38,7 @@ class RepairDesk:
 
     # In the ring of nodes.
 
-    def serve(self, requests: Iterable[RepairRequest], streams: Mapping[Member, StreamReceiver]) -> list[RepairRequest]:
+    def serve(self, requests: Iterable[RepairRequest], streams: Mapping[Member, RepairedStream]) -> list[RepairRequest]:
         """Send frames that somebody in the ring asks for and this node holds; keep the rest of the requests.
 
         Nobody serves its own frames here: a sender needs its link for what is new, and sends again to all what no
@@ -62,7 +62,7 @@ class RepairDesk:
         return left
 
     def ask(
-        self, now_ns: int, requests: Iterable[RepairRequest], streams: Mapping[Member, StreamReceiver]
+        self, now_ns: int, requests: Iterable[RepairRequest], streams: Mapping[Member, RepairedStream]
     ) -> tuple[list[RepairRequest], int]:
         """Ask in a passing token for what this node misses; return how many frames were found lost since the last."""
         before: dict[tuple[int, int], list[RepairRequest]] = {}

@@ -1,1 +1,1 @@
-"""The sending side of QSM: feeds of groups, streams into region views, windows, dissemination."""
+"""The sending side of QSM: which stream seals next, frames for several streams, control frames."""

@@ -7,8 +7,8 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Priority
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.region_sender import RegionSender
 from vivum.protocols.qsm.send.sender import Sender
+from vivum.protocols.streams.region_sender import RegionSender
 from vivum.wire.codec import resend
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage

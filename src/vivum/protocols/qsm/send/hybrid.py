@@ -17,8 +17,8 @@ from vivum.core.ids import Channel, GroupId, Member, RegionId, ViewNumber
 from vivum.core.machine import Datagram
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
-from vivum.protocols.qsm.marks import MARKS
-from vivum.protocols.qsm.send.region_sender import RegionSender, ViewKey
+from vivum.protocols.streams.marks import MARKS
+from vivum.protocols.streams.region_sender import RegionSender, ViewKey
 from vivum.wire.codec import Frame, FrameBuilder, relabel, split
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes

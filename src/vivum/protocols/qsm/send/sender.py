@@ -16,10 +16,10 @@ from vivum.core.machine import Datagram, Effect, Priority
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import QueueGrew, SendConfirmed, SendFailed, SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.send.feed import Feed
 from vivum.protocols.qsm.send.hybrid import Spreading
-from vivum.protocols.qsm.send.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.feed import Feed
+from vivum.protocols.streams.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES

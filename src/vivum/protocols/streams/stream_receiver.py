@@ -1,7 +1,8 @@
-"""One sender's stream into one region view, at one receiver: what came, what is missing, what is cached.
+"""One sender's stream into one region view, at one receiver: what came, what is missing, what is kept for others.
 
 Numbers frames, not messages: groups play no part here, so thousands of them cost nothing (seed 001, section 2).
-Messages are made by the FIFO that the stream belongs to.
+Messages are made by the FIFO that the stream belongs to. How missing frames are asked for, and which frames a node
+keeps for others, is up to the protocol: it makes a subclass.
 
 Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
 this node holds for others; `delivered <= window.prefix`.
@@ -11,15 +12,9 @@ from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
-from vivum.protocols.qsm.recovery.aggregate import limited
-from vivum.protocols.qsm.recovery.holders import holds
-from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.rings.placement import Placement
+from vivum.protocols.streams.settings import StreamSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
-
-CHECK_NS_MAX = 200_000_000
-"""More than this between two looks at a stream means that the node did not run."""
 
 RESENT = Kind.RESENT
 
@@ -36,8 +31,6 @@ class StreamReceiver:
     """What this node has of one stream."""
 
     __slots__ = (
-        "_asked",
-        "_behind_ns",
         "_cache_floor",
         "_counters",
         "_delay_base_ns",
@@ -45,24 +38,10 @@ class StreamReceiver:
         "_delay_low_ns",
         "_delay_since_ns",
         "_delay_sum_ns",
-        "_expected",
-        "_expected_before",
-        "_expected_until_ns",
         "_heard_ns",
         "_highest",
         "_holds_all",
         "_holds_none",
-        "_judged",
-        "_looked_ns",
-        "_placement",
-        "_position",
-        "_rumour_ns",
-        "_rumour_stop",
-        "_rumour_stop_before",
-        "_seen_at_token",
-        "_settings",
-        "_stuck_at",
-        "_stuck_ns",
         "cache",
         "closed",
         "delivered",
@@ -87,9 +66,7 @@ class StreamReceiver:
         sender: Member,
         region: RegionId,
         view: ViewNumber,
-        placement: Placement,
-        position: tuple[int, int],
-        settings: QsmSettings,
+        settings: StreamSettings,
         counters: Counters,
         now_ns: int,
     ) -> None:
@@ -107,8 +84,6 @@ class StreamReceiver:
         self.sender_gone = False
         # What the sender wants to be done about slow members.
         self.slow = SlowMembers.ISOLATE
-        # For how long this node has been behind the others.
-        self._behind_ns = 0
         # The first frame that this node gave up.
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
@@ -120,23 +95,13 @@ class StreamReceiver:
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
         self._cache_floor = 0
-        slots = placement.levels[0][0].slots
-        # In a small region everybody holds everything; where the sender has no other receiver, nobody holds anything.
-        is_small = placement.partitions == 1 and len(slots) <= settings.cache_holders
-        self._holds_none = is_small and sum(slot != (sender.node,) for slot in slots) == 1
-        self._holds_all = is_small and not self._holds_none
-        self._placement = placement
-        self._position = position
-        self._settings = settings
+        # All frames, or none, are held for others; else `_holds` says which.
+        self._holds_all = False
+        self._holds_none = True
         self._counters = counters
-        # One past the highest frame that came; at the last token.
+        # One past the highest frame that came, and when it came.
         self._highest = 0
-        self._seen_at_token = 0
         self._heard_ns = now_ns
-        # How far the stream is by hearsay, now and some time ago.
-        self._rumour_stop = 0
-        self._rumour_stop_before = 0
-        self._rumour_ns = now_ns
         # Of frames that came at once, by the clocks of both ends: the shortest delay ever; since the last look, the
         # shortest, the sum of all, and how many.
         self._delay_base_ns = NO_DELAY
@@ -146,16 +111,6 @@ class StreamReceiver:
         self._delay_since_ns = now_ns
         # How much longer than the shortest delay frames took of late, or None if there was none: they stood in queues.
         self.standing_ns: int | None = None
-        # Below this, frames that did not come at once were counted as lost.
-        self._judged = 0
-        self._asked = RangeSet()
-        # Frames that somebody has promised of late, and some time before.
-        self._expected = RangeSet()
-        self._expected_before = RangeSet()
-        self._expected_until_ns = 0
-        self._stuck_at = 0
-        self._stuck_ns = 0
-        self._looked_ns = now_ns
 
     @property
     def is_settled(self) -> bool:
@@ -259,10 +214,9 @@ class StreamReceiver:
         elif not self._holds_none:
             self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
 
-    def _holds(self, sequence: int) -> bool:
-        """Return whether this node is to keep a frame for others."""
-        holders = self._settings.cache_holders
-        return not self._holds_none and holds(self._placement, *self._position, sequence, holders)
+    def _holds(self, sequence: int) -> bool:  # noqa: ARG002
+        """Return whether this node is to keep a frame for others. No, unless the protocol says which."""
+        return False
 
     def measure_delay(self, now_ns: int) -> None:
         """See how long frames of the last while stood in queues.
@@ -306,59 +260,6 @@ class StreamReceiver:
 
     # Repair.
 
-    def request(self, now_ns: int, left: RangeSet, ranges_max: int, frames_max: int) -> tuple[RangeSet, int]:
-        """Return what to ask for in a passing token, in which `left` of our last request was not served.
-
-        Also tell how many frames were found to be lost since the last time.
-
-        A frame behind which others came before the last token is lost. One that is known only by hearsay may be on its
-        way, or wait in our own socket: it is asked for when nothing new has come for a while. What somebody took
-        out of the request is on its way too, for a while.
-        """
-        served = self._asked.copy()
-        served.difference_update(left)
-        self._expect(now_ns, served)
-        wanted = RangeSet.from_bounds(self.window.missing(ranges_max))
-        known = self._seen_at_token
-        if now_ns - self._heard_ns >= self._settings.rumour_ns:
-            known = max(known, self._rumour_stop_before)
-        # No more than there is room for: what comes beyond the window is thrown away.
-        wanted.discard_range(min(known, self.window.prefix + self.window.capacity), 1 << 64)
-        lost = 0
-        if known > self._judged:
-            lost = sum(stop - max(start, self._judged) for start, stop in wanted.ranges() if stop > self._judged)
-            self._judged = known
-        wanted.difference_update(self._expected)
-        wanted.difference_update(self._expected_before)
-        self._seen_at_token = self._highest
-        if now_ns - self._rumour_ns >= self._settings.rumour_ns:
-            self._rumour_stop_before, self._rumour_stop = self._rumour_stop, self.window.stop
-            self._rumour_ns = now_ns
-        # The lowest ones: they hold up what came behind them.
-        self._asked = wanted.head(frames_max).lowest(ranges_max)
-        return self._asked.copy(), lost
-
-    def _expect(self, now_ns: int, served: RangeSet) -> None:
-        """Wait for these repairs, between half of the time for it and all of it.
-
-        Those promised earlier are not waited for any longer because of new ones: where frames are lost all the time,
-        so are repairs, and somebody promises something in every round.
-        """
-        if now_ns >= self._expected_until_ns:
-            is_recent = now_ns < self._expected_until_ns + self._settings.repair_wait_ns // 2
-            self._expected_before = self._expected if is_recent else RangeSet()
-            self._expected = RangeSet()
-            self._expected_until_ns = now_ns + self._settings.repair_wait_ns // 2
-        self._expected.update(served)
-
-    def feedback(self, ranges_max: int) -> tuple[int, tuple[int, ...]]:
-        """Return how far this node looks, and the ranges that it misses below that."""
-        if self.is_unwanted:
-            return self.window.stop, ()
-        lacking = RangeSet.from_bounds(self.window.missing(ranges_max + 1))
-        lacking.discard_range(self._highest, 1 << 64)
-        return limited(self._highest, lacking, ranges_max)
-
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
         """Find frames in the cache that somebody asks for."""
         cache = self.cache
@@ -375,25 +276,6 @@ class StreamReceiver:
                     if len(found) == frames_max:
                         return found
         return found
-
-    def is_beyond_help(self, now_ns: int) -> bool:
-        """Return whether this node must give up: a frame is missing that nobody must have any more, or the others are
-        ahead for longer than the sender wants to put up with.
-        """
-        prefix = self.window.prefix
-        # Time in which this node slept does not count: what it lacks may lie in its own socket.
-        elapsed_ns = min(now_ns - self._looked_ns, CHECK_NS_MAX)
-        self._looked_ns = now_ns
-        self._behind_ns = self._behind_ns + elapsed_ns if prefix < self.stable else 0
-        if self.slow == SlowMembers.DROP and self._behind_ns >= self._settings.drop_after_ns and not self.is_unwanted:
-            return True
-        if prefix != self._stuck_at or prefix >= self.window.stop:
-            self._stuck_at = prefix
-            self._stuck_ns = 0
-            return False
-        self._stuck_ns += elapsed_ns
-        forgotten = (self.sender_gone or prefix < self.stable) and not self.is_unwanted
-        return forgotten and self._stuck_ns >= self._settings.give_up_after_ns
 
     def give_up_next(self) -> None:
         """Skip the gap at the head of the stream. Its sender may live and have left us: it must not be confirmed."""

@@ -1,7 +1,7 @@
 """Pacing: spread the frames of a stream evenly at the rate that its region allows."""
 
 from vivum.core.time import SECOND
-from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.settings import StreamSettings
 
 
 class Pacer:
@@ -9,7 +9,7 @@ class Pacer:
 
     __slots__ = ("_go_ns", "_late_slack_ns", "_next_ns", "_quantum_ns", "_rate", "_slack_ns", "_waits")
 
-    def __init__(self, settings: QsmSettings) -> None:
+    def __init__(self, settings: StreamSettings) -> None:
         # Until the region has said what it can take.
         self._rate = settings.rate_initial
         self._next_ns = 0

@@ -1,14 +1,13 @@
 """The FIFOs of all senders that a node hears: what they share, and which have more than may be delivered at once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
 from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.receive.sender_fifo import NEVER, SenderFifo
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
-from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.streams.sender_fifo import NEVER, SenderFifo
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.fragments import Joiner
 
 
@@ -74,9 +73,9 @@ class Receiver:
             if fifo.awaits_view:
                 fifo.deliver(effects)
 
-    def look_after(self, region: RegionMember, effects: list[Effect]) -> None:
-        """A token may have completed streams or shown that they are closed: deliver on."""
-        for sender, stream in region.streams.items():
+    def look_after(self, streams: Mapping[Member, StreamReceiver], effects: list[Effect]) -> None:
+        """The streams of a region view may be complete now, or known to be closed: deliver on."""
+        for sender, stream in streams.items():
             fifo = self._by_sender.get(sender)
             if fifo is not None and len(fifo.streams) > 1 and fifo.streams[0] is stream:
                 fifo.deliver(effects)

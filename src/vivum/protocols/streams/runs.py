@@ -4,17 +4,29 @@ Under load a sender's frames arrive dozens at a time, in order. To take such a r
 one after the other; what does not follow, or has a gap before it, is left to the way of single frames.
 """
 
+from typing import Protocol
+
 from vivum.core.ids import Endpoint
 from vivum.core.machine import Effect
-from vivum.protocols.qsm.receive.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
-from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.streams.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame, consecutive, take_runs
 from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
 
-ReceiveRoute = tuple[RegionMember, StreamReceiver, SenderFifo, Endpoint]
+
+class RegionView(Protocol):
+    """A region view that this node is in: it gives frames to their streams, and counts them."""
+
+    def on_data(self, now_ns: int, stream: StreamReceiver, frame: Frame) -> bool:
+        """Take a frame; return whether it is new."""
+
+    def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
+        """Take new frames that follow each other and are next in their stream."""
+
+
+ReceiveRoute = tuple[RegionView, StreamReceiver, SenderFifo, Endpoint]
 """Where the frames of a stream go: its region view, the stream, all streams of its sender in their order; and from
 where new ones come."""
 

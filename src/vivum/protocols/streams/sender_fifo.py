@@ -22,8 +22,8 @@ from vivum.core.ids import GroupId, Member, ViewNumber
 from vivum.core.machine import Delivery, Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
-from vivum.protocols.qsm.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.protocols.streams.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame, PackedRun, TakenRun, take_runs
 from vivum.wire.fragments import Joiner
 
@@ -134,17 +134,6 @@ class SenderFifo:
                 return
             # Delivered to its end. The region view keeps it for others; here the next one goes on.
             self.streams.pop(0)
-
-    def is_plain(self, stream: StreamReceiver) -> bool:
-        """Return whether messages of a stream are delivered by their numbers alone, for groups with an expected one.
-
-        Of groups that this node left nothing is expected.
-        """
-        return (
-            len(self.streams) == 1
-            and self.streams[0] is stream
-            and not (self.is_broken or self._is_torn or self._excused or stream.lacks or stream.views)
-        )
 
     def is_ready(self, stream: StreamReceiver) -> bool:
         """Return whether messages of a stream can be delivered as they come: no other stream must come first."""

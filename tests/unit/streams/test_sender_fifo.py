@@ -3,12 +3,12 @@
 import pytest
 
 from effects import deliveries, events
-from qsm_worlds.streams import ALICE, ONE, TWO, delivered, frames_of, make_fifo, make_receiver, make_sender, seal
+from loose_streams import ALICE, ONE, TWO, delivered, frames_of, make_fifo, make_receiver, make_sender, seal
 from vivum.core.ids import ViewNumber
 from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
-from vivum.protocols.qsm.marks import VIEW_MARK, view_mark
-from vivum.protocols.qsm.receive import sender_fifo as fifo_module
+from vivum.protocols.streams import sender_fifo as fifo_module
+from vivum.protocols.streams.marks import VIEW_MARK, view_mark
 from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
 from vivum.wire.kinds import Kind
 

@@ -8,12 +8,27 @@ reported as failed, once.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from vivum.core.ids import GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
-from vivum.protocols.qsm.send.hybrid import SpreadSender
-from vivum.protocols.qsm.send.region_sender import RegionSender
+from vivum.protocols.streams.region_sender import RegionSender
+
+
+class SharedFrames(Protocol):
+    """Makes frames that are for several streams at once."""
+
+    def feed(
+        self,
+        group: GroupId,
+        first: int,
+        payloads: Sequence[bytes],
+        view: ViewNumber,
+        size: int | None,
+        slow: SlowMembers,
+    ) -> None:
+        """Queue messages of a group for all the streams."""
 
 
 class _Segment:
@@ -46,7 +61,7 @@ class Feed:
         view: ViewNumber,
         size: int | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
-        spread: SpreadSender | None = None,
+        spread: SharedFrames | None = None,
     ) -> int:
         """Number messages, of `size` bytes, and put them into their streams; return the number of the first.
 

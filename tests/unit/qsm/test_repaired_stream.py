@@ -1,19 +1,31 @@
-"""The receiver's side of a stream: what is asked for, served, kept and given up."""
+"""A stream at a receiver that repairs it by tokens: what is asked for, served, kept and given up."""
 
-from qsm_worlds.streams import again, frames_of, make_receiver
+from typing import Any
+
+from loose_streams import ALICE, frames_of
+from vivum.core.ids import NodeId, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
+from vivum.observe.counters import Counters
+from vivum.protocols.qsm.recovery.repaired_stream import RepairedStream
+from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.rings.placement import place
 
 MS = MILLISECOND
 
 
-def give(stream: StreamReceiver, frames: list[object], *numbers: int, at: int = 0) -> None:
+def make_receiver(nodes: int = 3, **settings: Any) -> RepairedStream:
+    """Make what node 2 has of Alice's stream."""
+    placement = place([NodeId(node) for node in range(1, nodes + 1)], 25)
+    return RepairedStream(ALICE, RegionId(1), ViewNumber(1), placement, (0, 1), QsmSettings(**settings), Counters(), 0)
+
+
+def give(stream: RepairedStream, frames: list[object], *numbers: int, at: int = 0) -> None:
     for number in numbers:
         stream.on_data(at, frames[number])  # type: ignore[arg-type]
 
 
-def ask(stream: StreamReceiver, at: int, left: list[tuple[int, int]] | None = None) -> list[int]:
+def ask(stream: RepairedStream, at: int, left: list[tuple[int, int]] | None = None) -> list[int]:
     return stream.request(at, RangeSet(left or []), 64, 1 << 30)[0].bounds()
 
 
@@ -72,15 +84,6 @@ def test_no_more_is_asked_for_than_there_is_room_for() -> None:
     assert stream.window.prefix == 8
 
 
-def test_a_frame_that_comes_twice_is_new_once_and_a_wasted_repair_is_counted() -> None:
-    stream, frames = make_receiver(), frames_of(2)
-    assert stream.on_data(0, frames[0])
-    assert not stream.on_data(0, again(frames[0]))
-    assert stream._counters.repairs_wasted == 1
-    assert stream.on_data(0, again(frames[1]))
-    assert stream._counters.repairs_received == 1
-
-
 def test_a_holder_serves_what_it_holds_down_to_the_floor_and_no_more_than_it_may() -> None:
     stream, frames = make_receiver(nodes=3), frames_of(20)
     give(stream, frames, *range(20))
@@ -98,19 +101,6 @@ def test_who_is_no_holder_of_a_frame_does_not_keep_it() -> None:
         stream.on_data(0, frames[number])
         stream.held.clear()
     assert len(stream.cache) == 5 * 400 // 25
-
-
-def test_closed_belongs_to_an_end_and_not_to_the_stream_for_ever() -> None:
-    stream, frames = make_receiver(), frames_of(3)
-    stream.on_status(2, True, 0, 0)
-    assert stream.closed
-    give(stream, frames, 0, 1)
-    assert stream.closed
-    # The sender came back to this view.
-    give(stream, frames, 2)
-    assert not stream.closed
-    stream.on_status(2, True, 0, 0)
-    assert not stream.closed, "old news"
 
 
 def test_a_gap_is_given_up_only_when_nobody_must_have_it_and_time_asleep_does_not_count() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from qsm_worlds.streams import ONE, THREE, TWO, make_sender, seal, seal_all
+from loose_streams import ONE, THREE, TWO, make_sender, seal, seal_all
 from vivum.core.ids import ViewNumber
 from vivum.core.time import SECOND
-from vivum.protocols.qsm.marks import END, MARKS, streams_before
-from vivum.protocols.qsm.send.feed import Feed
+from vivum.protocols.streams.feed import Feed
+from vivum.protocols.streams.marks import END, MARKS, streams_before
 from vivum.wire.tokens import RegionReport
 
 

@@ -10,18 +10,19 @@ from collections.abc import Iterable
 
 from vivum.core.ids import Channel, GroupId
 from vivum.core.machine import ChannelClosed, ChannelOpened, Event
+from vivum.protocols.dissemination.ways import Means, SpreadPlan
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.region import RegionMember
-from vivum.protocols.qsm.send.dissemination import SpreadPlan
-from vivum.protocols.qsm.settings import QsmSettings
 
 
 class Channels:
     """The channels of one node."""
 
-    def __init__(self, settings: QsmSettings) -> None:
-        self._settings = settings
-        self._plan = SpreadPlan(None, (), settings)
+    def __init__(self, means: Means, delay_ns: int, linger_ns: int) -> None:
+        """Listen nowhere. A new channel is used after `delay_ns`, one that is not planned any more kept `linger_ns`."""
+        self._means = means
+        self._delay_ns = delay_ns
+        self._linger_ns = linger_ns
+        self._plan = SpreadPlan(None, (), means)
         # Channels of hybrid groups: since when they are planned; until when those stay open that no longer are.
         self._since_ns: dict[Channel, int] = {}
         self._until_ns: dict[Channel, int] = {}
@@ -29,11 +30,11 @@ class Channels:
 
     def plan(self, now_ns: int, own: RegionConfig | None, regions: Iterable[RegionConfig]) -> None:
         """Follow a new configuration."""
-        self._plan = SpreadPlan(own, regions, self._settings)
+        self._plan = SpreadPlan(own, regions, self._means)
         planned = self._plan.channels
         for channel in self._since_ns.keys() - planned:
             del self._since_ns[channel]
-            self._until_ns[channel] = now_ns + self._settings.linger_ns
+            self._until_ns[channel] = now_ns + self._linger_ns
         for channel in planned:
             self._since_ns.setdefault(channel, now_ns)
             self._until_ns.pop(channel, None)
@@ -44,15 +45,15 @@ class Channels:
             # Nothing is planned, as nearly everywhere.
             return None
         channel = self._plan.channel_of(group)
-        if channel is None or now_ns - self._since_ns[channel] < self._settings.spread_delay_ns:
+        if channel is None or now_ns - self._since_ns[channel] < self._delay_ns:
             return None
         return channel
 
-    def update(self, now_ns: int, regions: Iterable[RegionMember]) -> list[Event]:
-        """Return what to open and to close, so that the channels of these are open and those of hybrid groups."""
+    def update(self, now_ns: int, of_regions: Iterable[Channel]) -> list[Event]:
+        """Return what to open and to close, so that these channels are open and those of hybrid groups."""
         for channel in [each for each, until_ns in self._until_ns.items() if until_ns <= now_ns]:
             del self._until_ns[channel]
-        wanted = {each.config.channel for each in regions} | self._since_ns.keys() | self._until_ns.keys()
+        wanted = set(of_regions) | self._since_ns.keys() | self._until_ns.keys()
         if wanted == self._open:
             return []
         events: list[Event] = [ChannelOpened(channel) for channel in sorted(wanted - self._open)]
@@ -62,6 +63,6 @@ class Channels:
 
     def forget(self) -> None:
         """This life is over; the next `update` closes everything."""
-        self._plan = SpreadPlan(None, (), self._settings)
+        self._plan = SpreadPlan(None, (), self._means)
         self._since_ns.clear()
         self._until_ns.clear()

@@ -19,7 +19,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.marks import (
+from vivum.protocols.streams.marks import (
     BEGIN_MARK,
     END,
     END_MARK,
@@ -31,8 +31,8 @@ from vivum.protocols.qsm.marks import (
     slow_mark,
     view_mark,
 )
-from vivum.protocols.qsm.send.pacer import Pacer
-from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.pacer import Pacer
+from vivum.protocols.streams.settings import StreamSettings
 from vivum.wire.codec import FrameBuilder, Part, relabel
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes, Packed
@@ -60,7 +60,7 @@ class RegionSender:
         self,
         config: RegionConfig,
         destinations: Sequence[Endpoint | Channel],
-        settings: QsmSettings,
+        settings: StreamSettings,
         next_frame: int = 0,
     ) -> None:
         """Begin a stream, or go on with one that ended before this frame."""

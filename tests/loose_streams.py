@@ -9,11 +9,10 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Effect
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.qsm.receive.sender_fifo import SenderFifo
-from vivum.protocols.qsm.receive.stream_receiver import StreamReceiver
-from vivum.protocols.qsm.send.region_sender import RegionSender
-from vivum.protocols.qsm.settings import QsmSettings
-from vivum.protocols.rings.placement import place
+from vivum.protocols.streams.region_sender import RegionSender
+from vivum.protocols.streams.sender_fifo import SenderFifo
+from vivum.protocols.streams.settings import StreamSettings
+from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame, FrameBuilder, resend, split
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
@@ -28,14 +27,12 @@ def config(region: int = 1, view: int = 1, nodes: int = 3, groups: tuple[int, ..
 
 
 def make_sender(region: int = 1, view: int = 1, next_frame: int = 0, **settings: Any) -> RegionSender:
-    return RegionSender(config(region, view), (Channel(region),), QsmSettings(**settings), next_frame)
+    return RegionSender(config(region, view), (Channel(region),), StreamSettings(**settings), next_frame)
 
 
-def make_receiver(region: int = 1, view: int = 1, nodes: int = 3, **settings: Any) -> StreamReceiver:
-    """Make what node 2 has of Alice's stream."""
-    placement = place([NodeId(node) for node in range(1, nodes + 1)], 25)
-    made = QsmSettings(**settings)
-    return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), placement, (0, 1), made, Counters(), 0)
+def make_receiver(region: int = 1, view: int = 1) -> StreamReceiver:
+    """Make what another node has of Alice's stream."""
+    return StreamReceiver(ALICE, RegionId(region), ViewNumber(view), StreamSettings(), Counters(), 0)
 
 
 def make_fifo(

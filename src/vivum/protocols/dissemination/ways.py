@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol
 from vivum.core.ids import Channel, Endpoint, NodeId
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.membership.service.regions import REGION_CHANNELS
-from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import HEADER_BYTES
 from vivum.wire.spread import ENTRY_BYTES, ENTRY_BYTES_MAX
 
@@ -55,6 +54,8 @@ class Means(NamedTuple):
     multicast: bool
     frame_bytes: int = 0
     spread_channels: int = 0
+    address_cost: float = 0
+    """What an address that every member listens to is worth, in datagrams."""
 
 
 class Way(Protocol):
@@ -141,16 +142,10 @@ def spread_regions_max(frame_bytes: int) -> int:
     return max(0, frame_bytes - frame_bytes // 8 - _ROOM_BYTES) // ENTRY_BYTES_MAX
 
 
-def cheapest(sizes: Sequence[int], means: Means, address_cost: float, ways: Sequence[Way] = WAYS) -> Way:
+def cheapest(sizes: Sequence[int], means: Means, ways: Sequence[Way] = WAYS) -> Way:
     """Choose the way that costs least, given the members in each region, the sender included."""
     costs = [(way, way.cost(sizes, means)) for way in ways]
-    return min(((way, cost.total(address_cost)) for way, cost in costs if cost is not None), key=itemgetter(1))[0]
-
-
-def choose_way(sizes: Sequence[int], settings: QsmSettings) -> Way:
-    """Choose the cheapest way for a group, given the members in each of its regions."""
-    means = Means(settings.multicast, settings.frame_bytes_max, settings.spread_channels)
-    return cheapest(sizes, means, settings.spread_address_cost)
+    return min(((way, cost.total(means.address_cost)) for way, cost in costs if cost is not None), key=itemgetter(1))[0]
 
 
 def choose_destinations(
@@ -162,7 +157,7 @@ def choose_destinations(
 ) -> tuple[Endpoint | Channel, ...]:
     """Decide where to send so that all these members of a region get a frame."""
     # What spans regions is no choice for one of them, and addresses beside the region's play no part.
-    return cheapest((len(others) + 1,), Means(multicast), 0, ways).destinations(others, channel, endpoints)
+    return cheapest((len(others) + 1,), Means(multicast), ways).destinations(others, channel, endpoints)
 
 
 class SpreadPlan:
@@ -170,12 +165,12 @@ class SpreadPlan:
 
     __slots__ = ("_channels", "_starts", "channels")
 
-    def __init__(self, own: RegionConfig | None, regions: Iterable[RegionConfig], settings: QsmSettings) -> None:
+    def __init__(self, own: RegionConfig | None, regions: Iterable[RegionConfig], means: Means) -> None:
         """Plan for all groups that the own region covers; `regions` has every region that shares one of them."""
         self.channels: set[Channel] = set()
         self._starts: list[int] = []
         self._channels: list[Channel | None] = []
-        if own is None or not settings.multicast or not settings.spread_channels:
+        if own is None or not means.multicast or not means.spread_channels:
             return
         # One walk over the numbers of groups, from bound to bound; the regions that cover a number are a set of bits.
         ordered = sorted(regions, key=lambda each: each.region)
@@ -192,9 +187,9 @@ class SpreadPlan:
             if cover >> mine & 1:
                 if cover not in chosen:
                     sizes = [len(each.members) for index, each in enumerate(ordered) if cover >> index & 1]
-                    is_spread = choose_way(sizes, settings).spans_regions
+                    is_spread = cheapest(sizes, means).spans_regions
                     # A bundle is named by its lowest group, so that its channel stays when its regions change.
-                    chosen[cover] = spread_channel(bound, settings.spread_channels) if is_spread else None
+                    chosen[cover] = spread_channel(bound, means.spread_channels) if is_spread else None
                 channel = chosen[cover]
             if not self._channels or self._channels[-1] != channel:
                 self._starts.append(bound)

@@ -1,16 +1,19 @@
 """Channels open before frames come, and close when no more can."""
 
-from qsm_worlds.streams import ONE, config
+from loose_streams import ONE, config
 from vivum.core.machine import ChannelClosed, ChannelOpened
-from vivum.protocols.qsm.receive.channels import Channels
-from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.dissemination.channels import Channels
+from vivum.protocols.dissemination.ways import Means
 
 REGIONS = [config(1, 1, 2, (1, 3)), config(2, 1, 2, (1, 2)), config(3, 1, 2, (1, 2))]
-SETTINGS = QsmSettings(spread_address_cost=0.0, spread_delay_ns=100, linger_ns=1000)
+
+
+def make_channels() -> Channels:
+    return Channels(Means(multicast=True, frame_bytes=1472, spread_channels=256), delay_ns=100, linger_ns=1000)
 
 
 def test_the_channel_of_a_hybrid_group_is_heard_at_once_and_used_after_a_while() -> None:
-    listening = Channels(SETTINGS)
+    listening = make_channels()
     listening.plan(10, REGIONS[0], REGIONS)
     (opened,) = listening.update(10, ())
     assert isinstance(opened, ChannelOpened)
@@ -20,14 +23,14 @@ def test_the_channel_of_a_hybrid_group_is_heard_at_once_and_used_after_a_while()
 
 
 def test_a_plan_that_stays_does_not_begin_anew() -> None:
-    listening = Channels(SETTINGS)
+    listening = make_channels()
     listening.plan(10, REGIONS[0], REGIONS)
     listening.plan(90, REGIONS[0], REGIONS)
     assert listening.spread_channel_of(110, ONE) is not None
 
 
 def test_a_channel_that_is_no_longer_planned_stays_open_for_those_who_do_not_know_yet() -> None:
-    listening = Channels(SETTINGS)
+    listening = make_channels()
     listening.plan(0, REGIONS[0], REGIONS)
     (opened,) = listening.update(0, ())
     assert isinstance(opened, ChannelOpened)
@@ -38,7 +41,7 @@ def test_a_channel_that_is_no_longer_planned_stays_open_for_those_who_do_not_kno
 
 
 def test_the_end_of_a_life_closes_everything() -> None:
-    listening = Channels(SETTINGS)
+    listening = make_channels()
     listening.plan(0, REGIONS[0], REGIONS)
     (opened,) = listening.update(0, ())
     assert isinstance(opened, ChannelOpened)

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from qsm_worlds.streams import config
+from loose_streams import config
 from vivum.core.ids import Channel, Endpoint, GroupId, NodeId
-from vivum.protocols.membership.region_config import RegionConfig
-from vivum.protocols.membership.service.regions import REGION_CHANNELS
-from vivum.protocols.qsm.send.dissemination import (
+from vivum.protocols.dissemination.ways import (
     HYBRID,
     PER_REGION,
     UNICAST,
@@ -17,15 +15,15 @@ from vivum.protocols.qsm.send.dissemination import (
     Means,
     SpreadPlan,
     Way,
+    cheapest,
     choose_destinations,
-    choose_way,
     spread_regions_max,
 )
-from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.membership.service.regions import REGION_CHANNELS
 from vivum.wire.spread import ENTRY_BYTES_MAX
 
-SETTINGS = QsmSettings()
-MEANS = Means(multicast=True, frame_bytes=1472, spread_channels=256)
+MEANS = Means(multicast=True, frame_bytes=1472, spread_channels=256, address_cost=2.0)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ MEANS = Means(multicast=True, frame_bytes=1472, spread_channels=256)
     ],
 )
 def test_the_cheapest_way_is_chosen(sizes: list[int], way: Way) -> None:
-    assert choose_way(sizes, SETTINGS) is way
+    assert cheapest(sizes, MEANS) is way
 
 
 def test_costs_are_datagrams_copies_and_addresses() -> None:
@@ -70,14 +68,14 @@ def test_a_longer_list_costs_more_frames() -> None:
 
 
 def test_without_multicast_everything_is_unicast_and_without_channels_nothing_is_hybrid() -> None:
-    assert choose_way([2] * 10, QsmSettings(multicast=False)) is UNICAST
-    assert choose_way([2] * 10, QsmSettings(spread_channels=0)) is PER_REGION
+    assert cheapest([2] * 10, MEANS._replace(multicast=False)) is UNICAST
+    assert cheapest([2] * 10, MEANS._replace(spread_channels=0)) is PER_REGION
 
 
 def test_dearer_addresses_keep_groups_of_more_regions_by_region() -> None:
     for cost in (0.0, 1.0, 2.0, 5.0, 20.0):
-        settings = QsmSettings(spread_address_cost=cost)
-        ways = [choose_way([3] * regions, settings) for regions in range(2, 40)]
+        means = MEANS._replace(address_cost=cost)
+        ways = [cheapest([3] * regions, means) for regions in range(2, 40)]
         first = ways.index(HYBRID)
         # From some number of regions on, and then for all that are more.
         assert set(ways[:first]) <= {PER_REGION}
@@ -90,7 +88,7 @@ def test_the_list_leaves_room_for_messages_whatever_the_frame(frame_bytes: int) 
     regions = spread_regions_max(frame_bytes)
     left = frame_bytes - 40 - 16 - regions * ENTRY_BYTES_MAX - 16 - 4
     assert left >= frame_bytes // 8 or not regions
-    assert choose_way([1] * (regions + 1), QsmSettings(frame_bytes_max=frame_bytes)) is not HYBRID
+    assert cheapest([1] * (regions + 1), MEANS._replace(frame_bytes=frame_bytes)) is not HYBRID
 
 
 # Destinations.
@@ -134,14 +132,17 @@ def test_a_further_way_is_chosen_where_it_is_cheapest_and_nowhere_else() -> None
 
 # Plans.
 
+FREE = MEANS._replace(address_cost=0)
+"""Addresses cost nothing: every group of several regions has a channel."""
+
 
 def regions_of(*groups: tuple[int, ...], nodes: int = 2) -> list[RegionConfig]:
     """Make regions 1, 2, ... that cover these ranges of groups."""
     return [config(region, 1, nodes, bounds) for region, bounds in enumerate(groups, 1)]
 
 
-def plan(own: int, regions: list[RegionConfig], **settings: object) -> SpreadPlan:
-    return SpreadPlan(regions[own - 1], regions, QsmSettings(**{"spread_address_cost": 0.0, **settings}))  # type: ignore[arg-type]
+def plan(own: int, regions: list[RegionConfig]) -> SpreadPlan:
+    return SpreadPlan(regions[own - 1], regions, FREE)
 
 
 def test_groups_of_one_region_have_no_channel_and_those_of_several_have_one() -> None:
@@ -168,7 +169,7 @@ def test_all_members_of_a_group_plan_the_same_though_they_know_different_regions
         ]
         for own in everything
     }
-    plans = {own.region: SpreadPlan(own, near[own.region], QsmSettings(spread_address_cost=0.0)) for own in everything}
+    plans = {own.region: SpreadPlan(own, near[own.region], FREE) for own in everything}
     for group in range(250):
         channels = {plans[own.region].channel_of(group) for own in everything if own.has_group(group)}
         assert len(channels) <= 1, f"group {group}"
@@ -178,16 +179,16 @@ def test_channels_are_a_budget() -> None:
     # 500 groups, each with a pair of regions of its own beside ours.
     ours = config(1, 1, 2, (1, 501))
     regions = [ours, *(config(number + 1, 1, 2, (number, number + 1)) for number in range(1, 501))]
-    assert len(SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0, spread_channels=16)).channels) <= 16
-    found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0))
+    assert len(SpreadPlan(ours, regions, FREE._replace(spread_channels=16)).channels) <= 16
+    found = SpreadPlan(ours, regions, FREE)
     assert 200 < len(found.channels) <= 256
-    assert not SpreadPlan(ours, regions, QsmSettings(spread_channels=0)).channels
-    found = SpreadPlan(ours, regions, QsmSettings(spread_address_cost=0.0, spread_channels=1 << 20))
+    assert not SpreadPlan(ours, regions, FREE._replace(spread_channels=0)).channels
+    found = SpreadPlan(ours, regions, FREE._replace(spread_channels=1 << 20))
     assert max(found.channels) < 1 << 16, "a driver has no address for more"
 
 
 def test_many_groups_with_one_region_cost_one_look() -> None:
     ours = config(1, 1, 100, (1, 8193))
-    found = SpreadPlan(ours, [ours], SETTINGS)
+    found = SpreadPlan(ours, [ours], FREE)
     assert not found.channels
     assert found.channel_of(5000) is None
