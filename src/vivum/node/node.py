@@ -69,15 +69,13 @@ class Node:
         self.trace = trace
         self._gate = gate
         self._protocols = tuple(protocols)
-        self._by_kind: dict[int, ProtocolMachine] = {}
-        self._on_frames: dict[int, Callable[[int, Endpoint, list[Frame]], None]] = {}
+        # Who takes frames of a kind: its protocol, and how that takes several at once if it can.
+        self._takers: dict[int, tuple[ProtocolMachine, Callable[[int, Endpoint, list[Frame]], None] | None]] = {}
         self._by_command: dict[type[Command], ProtocolMachine] = {}
         for protocol in protocols:
             for kind in protocol.kinds:
-                assert kind not in self._by_kind, f"two protocols want frames of kind {Kind(kind).name}"
-                self._by_kind[kind] = protocol
-                if isinstance(protocol, TakesRuns):
-                    self._on_frames[kind] = protocol.on_frames
+                assert kind not in self._takers, f"two protocols want frames of kind {Kind(kind).name}"
+                self._takers[kind] = (protocol, protocol.on_frames if isinstance(protocol, TakesRuns) else None)
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
@@ -129,13 +127,12 @@ class Node:
             self._hand_over(now_ns, run_source, run)
 
     def _hand_over(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
-        kind = frames[0].kind
-        protocol = self._by_kind.get(kind)
-        if protocol is None:
+        taker = self._takers.get(frames[0].kind)
+        if taker is None:
             for frame in frames:
                 self._on_layer_frame(now_ns, source, frame)
             return
-        on_frames = self._on_frames.get(kind)
+        protocol, on_frames = taker
         if on_frames is not None:
             on_frames(now_ns, source, frames)
         else:

@@ -15,6 +15,7 @@ from libc.stdlib cimport free
 from libc.stdlib cimport realloc as c_realloc
 
 from vivum.core.ids import Endpoint
+from vivum.core.machine import Datagram, Delivery
 from vivum.core.time import SECOND
 from vivum.observe.trace import FrameDropped, FrameReceived, QueueMeasured
 from vivum.sim.network import ETHERNET_BYTES, PACKET_BYTES_MAX, UDP_HEADER_BYTES
@@ -38,6 +39,8 @@ cdef extern from *:
 
 cdef object ENDPOINT = Endpoint
 cdef object ROUND = round
+cdef object DATAGRAM = Datagram
+cdef object DELIVERY = Delivery
 cdef int64_t C_SECOND = SECOND
 cdef int64_t C_QUANTUM = QUANTUM_NS
 cdef int64_t C_WEIGH = WEIGH_NS
@@ -477,6 +480,8 @@ cdef class Processor:
     cdef public object node
     cdef public int64_t slowness
     cdef public object on_room
+    cdef public object on_delivery
+    cdef public object _effects_left
     cdef readonly SimPort port
     cdef readonly Scheduler _scheduler
     cdef readonly Network _network
@@ -484,6 +489,7 @@ cdef class Processor:
     cdef bint _drifts
     cdef int64_t _offset_ns
     cdef int64_t _receive_cost_ns
+    cdef int64_t _send_cost_ns
     cdef int64_t _socket_bytes_max
     cdef int64_t _inbox_bytes_max
     cdef double _memory_cost
@@ -515,6 +521,7 @@ cdef class Processor:
         self._drifts = clock.drift_ppm != 0
         self._offset_ns = clock.offset_ns
         self._receive_cost_ns = profile.receive_cost_ns
+        self._send_cost_ns = profile.send_cost_ns
         self._socket_bytes_max = profile.socket_bytes_max
         self._inbox_bytes_max = profile.inbox_bytes_max
         self._memory_cost = profile.memory_cost
@@ -671,10 +678,6 @@ cdef class Processor:
         self.node.on_datagrams(self._local(now_ns), ((packet.source, packet.data),))
         return self.dearer(self._receive_cost_ns)
 
-    def _dearer(self, int64_t cost_ns):
-        """Return what a piece of work costs on a host that is slow, or holds much."""
-        return self.dearer(cost_ns)
-
     cdef int64_t dearer(self, int64_t cost_ns) except -1:
         cdef int64_t now_ns
         cost_ns *= self.slowness
@@ -703,7 +706,7 @@ cdef class Processor:
         cdef int64_t sent_bytes
         cdef bint hurried = False
         while output := node.take_output(room_bytes):
-            sent_bytes, done_ns = self._carry_out(output, done_ns)
+            sent_bytes = self._carry_out(output, &done_ns)
             if self.node is not node:
                 return 0
             if not sent_bytes:
@@ -722,10 +725,27 @@ cdef class Processor:
             self.on_room(self)
         return 0
 
-    def _carry_out(self, output, done_ns):
-        """Do what the node says: see the twin."""
-        # Abstract: `sim.host.Host` says what it means.
-        raise NotImplementedError
+    cdef int64_t _carry_out(self, list effects, int64_t* done_ns) except -1:
+        cdef int64_t cost_ns = self.dearer(self._send_cost_ns), sent_bytes = 0
+        node = self.node
+        for effect in effects:
+            kind = type(effect)
+            if kind is DELIVERY:
+                if self.on_delivery is not None:
+                    self.on_delivery(self, effect)
+            elif kind is DATAGRAM:
+                done_ns[0] += cost_ns
+                sent_bytes += len(effect.data)
+                if self.frame_trace is not None:
+                    self._trace_sent(effect)
+                self._network.send(self.port, done_ns[0], effect.destination, effect.data)
+            else:
+                self._do(effect)
+            if self._effects_left is not None:
+                self.crash_after(self._effects_left - 1)
+            if self.node is not node:
+                break
+        return sent_bytes
 
     cdef int _wake_when_able(self, int64_t room_bytes) except -1:
         cdef int64_t able_ns = max(self._busy_until_ns, self._scheduler.now_ns)

@@ -13,7 +13,6 @@ from vivum.core.machine import (
     ChannelOpened,
     Command,
     Datagram,
-    Delivery,
     Effect,
     Event,
     Persist,
@@ -47,14 +46,11 @@ class Host(Processor):
         super().__init__(node_id, scheduler, network, profile, clock, rng, frame_trace)
         self.trace = trace
         self.on_started: Callable[[Host], None] | None = None
-        self.on_delivery: Callable[[Host, Delivery], None] | None = None
         self.on_event: Callable[[Host, Event], None] | None = None
         self.disk: list[bytes] = []
         """Records that were persisted. They survive a crash."""
 
         self._make_node = make_node
-        # Effects that are still carried out before the host dies.
-        self._effects_left: int | None = None
 
     # Life and death.
 
@@ -109,30 +105,11 @@ class Host(Processor):
         self._wake_now()
         return True
 
-    def _carry_out(self, effects: list[Effect], done_ns: int) -> tuple[int, int]:
-        """Carry out effects in their order; return the bytes sent, and when the last datagram is handed over."""
-        node, cost_ns = self.node, self._dearer(self.profile.send_cost_ns)
-        sent_bytes = 0
-        for effect in effects:
-            if type(effect) is Datagram:
-                done_ns += cost_ns
-                sent_bytes += len(effect.data)
-                if self.frame_trace is not None:
-                    self._trace_sent(effect.destination, effect.data)
-                self._network.send(self.port, done_ns, effect.destination, effect.data)
-            elif type(effect) is Delivery:
-                if self.on_delivery is not None:
-                    self.on_delivery(self, effect)
-            elif type(effect) is Persist:
-                self.disk.append(effect.record)
-            elif isinstance(effect, Event):
-                self._tell(effect)
-            if self._effects_left is not None:
-                self.crash_after(self._effects_left - 1)
-            if self.node is not node:
-                # That life is over: by `crash_after`, or by a callback.
-                break
-        return sent_bytes, done_ns
+    def _do(self, effect: Effect) -> None:
+        if type(effect) is Persist:
+            self.disk.append(effect.record)
+        elif isinstance(effect, Event):
+            self._tell(effect)
 
     def _tell(self, event: Event) -> None:
         if type(event) is ChannelOpened:
@@ -142,8 +119,9 @@ class Host(Processor):
         if self.on_event is not None:
             self.on_event(self, event)
 
-    def _trace_sent(self, destination: Endpoint | int, data: bytes) -> None:
+    def _trace_sent(self, datagram: Datagram) -> None:
         assert self.frame_trace is not None
+        destination, data = datagram.destination, datagram.data
         name = str(destination) if type(destination) is Endpoint else f"#{destination}"
         self.frame_trace(
             FrameSent(self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data))

@@ -4,7 +4,7 @@ What arrives while the processor is busy waits in a bounded socket buffer and ov
 sleeping process reads nothing. As the real driver does, the processor drains the socket into its own bounded memory
 before it handles anything, and handles by priority.
 
-Does not know what a node's output means: `Host` carries that out in `_carry_out`.
+Carries out the node's effects in their order; what only a `Host` can do (a disk, channels, dying) that does.
 
 `_engine.pyx` has this class compiled, with the same behaviour to the nanosecond; change both or neither. `engine`
 chooses.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vivum.core.ids import Endpoint, Incarnation, NodeId
+from vivum.core.machine import Datagram, Delivery, Effect
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND
 from vivum.node.node import Node
@@ -66,6 +67,9 @@ class Processor:
         self.node: Node | None = None
         self.slowness = 1
         self.on_room: Callable[[Any], None] | None = None
+        self.on_delivery: Callable[[Any, Delivery], None] | None = None
+        # Effects that are still carried out before the host dies.
+        self._effects_left: int | None = None
         self._scheduler = scheduler
         self._network = network
         self._busy_until_ns = 0
@@ -248,11 +252,41 @@ class Processor:
         if self.on_room is not None:
             self.on_room(self)
 
-    def _carry_out(self, output: Any, done_ns: int) -> tuple[int, int]:
-        """Do what the node says; return the bytes sent, and when the last datagram is handed over.
+    def _carry_out(self, effects: list[Effect], done_ns: int) -> tuple[int, int]:
+        """Carry out effects in their order; return the bytes sent, and when the last datagram is handed over."""
+        node, cost_ns = self.node, self._dearer(self.profile.send_cost_ns)
+        sent_bytes = 0
+        for effect in effects:
+            if type(effect) is Delivery:
+                if self.on_delivery is not None:
+                    self.on_delivery(self, effect)
+            elif type(effect) is Datagram:
+                done_ns += cost_ns
+                sent_bytes += len(effect.data)
+                if self.frame_trace is not None:
+                    self._trace_sent(effect)
+                self._network.send(self.port, done_ns, effect.destination, effect.data)
+            else:
+                self._do(effect)
+            if self._effects_left is not None:
+                self.crash_after(self._effects_left - 1)
+            if self.node is not node:
+                # That life is over: by `crash_after`, or by a callback.
+                break
+        return sent_bytes, done_ns
 
-        Abstract: `sim.host.Host` says what that means. The processor is free for it from `done_ns` on.
-        """
+    # Abstract: `sim.host.Host` has a disk, channels and lives.
+
+    def _do(self, effect: Effect) -> None:
+        """Carry out an effect that is neither a delivery nor a datagram."""
+        raise NotImplementedError
+
+    def _trace_sent(self, datagram: Datagram) -> None:
+        """Trace a datagram that leaves."""
+        raise NotImplementedError
+
+    def crash_after(self, effects: int) -> None:
+        """Die between two effects: carry out this many more, and no other."""
         raise NotImplementedError
 
     def _wake_when_able(self, room_bytes: int) -> None:
