@@ -1,7 +1,9 @@
 """What becomes of tasks that wait, and of messages half read, when a topic is left or a node closed."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +123,14 @@ def test_a_topic_that_is_left_while_another_service_is_asked_for_its_group_is_no
         return found
 
     assert world.run(rehearse()) == []
+
+
+def test_a_node_that_cannot_open_its_port_leaves_no_thread_of_its_trace(tmp_path: Path) -> None:
+    async def program() -> None:
+        async with vivum.connect("d", port=7000):
+            before = threading.active_count()
+            with pytest.raises(vivum.HostError):
+                await vivum.connect("d", port=7000, trace=tmp_path)
+            assert threading.active_count() == before
+
+    run_alone(program)
