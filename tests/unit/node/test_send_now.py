@@ -2,12 +2,12 @@
 
 import pytest
 
-from effects import datagrams, deliveries
+from effects import MemoryTrace, datagrams, deliveries
 from live_wire.wired import NO_CHANNEL, Wire
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import GroupId
 from vivum.core.machine import NO_FRAMES, Delivery, Priority
-from vivum.observe.trace import MemoryTrace, MessageDelivered, MessageSent
+from vivum.observe.trace import MessageDelivered, MessageSent
 from vivum.protocols.commands import JoinGroup, SendMessages
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.qsm.machine import SEND_NOW_BYTES
