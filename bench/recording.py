@@ -17,9 +17,9 @@ import numpy
 
 import vivum
 from vivum.bench.cell import WARM_S, Cell
-from vivum.bench.loops import run_fast
 from vivum.bench.systems.vivum_topics import BATCH_BYTES_MAX, BATCH_MESSAGES
 from vivum.bench.throughput import measure_throughput
+from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_reader import LogReader
 
 SIZE = 1000
@@ -123,7 +123,7 @@ def _record_once(log: Path, seconds: float, per_s: float) -> dict[str, Any]:
             used.append(_used(recorder.pid))
 
     with service_and_recorder(log, domain) as recorder:
-        run_fast(send())
+        run_on_loop(send())
         told = end_of(recorder)
         ended = time.time()
     delivered = numpy.concatenate(
@@ -195,7 +195,7 @@ def measure_rows(spark: Any, folder: Path, seconds: float) -> dict[str, Any]:
         ).start()  # fmt: skip
 
     with service_and_recorder(log, domain):
-        run_fast(send(seconds))
+        run_on_loop(send(seconds))
     return {
         "recorder_to_row_ms_p50": round(median(waits_ms)),
         "recorder_to_row_ms_p95": round(float(numpy.percentile(waits_ms, 95))),

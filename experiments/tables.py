@@ -7,6 +7,9 @@ from experiments.results import Outcome
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
+WIDTH_MAX = 100
+"""Characters in a line of a page. A table that is wider becomes several, whose rows are numbered."""
+
 
 def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
     """Make the table of an experiment, and name the code that gave its numbers."""
@@ -18,12 +21,28 @@ def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
         # Each row says which code gave it.
         for row, commit in zip(rows, ["commit", *(each.commit for each in outcomes)], strict=True):
             row.append(commit)
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    lines.insert(1, "|" + "---:|" * len(rows[0]))
+    lines = make_lines(rows)
     measure = experiment.measure
     seeds = ", ".join(map(str, experiment.seeds))
     lines += ["", f"Commit {', '.join(codes)}; measured for {measure.duration} after {measure.warm_up}; seed {seeds}."]
     return "\n".join(lines)
+
+
+def make_lines(rows: list[list[str]]) -> list[str]:
+    """Write rows, headings first, as one table, or as several where one would be too wide for a page."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---:|" * len(rows[0]))
+    if max(map(len, lines)) <= WIDTH_MAX:
+        return lines
+    numbers = ["#", *map(str, range(1, len(rows)))]
+    parts: list[list[list[str]]] = []
+    for column in zip(*rows, strict=True):
+        wider = [[*row, cell] for row, cell in zip(parts[-1], column, strict=True)] if parts else []
+        if wider and max(len(" | ".join(row)) for row in wider) <= WIDTH_MAX - 4:
+            parts[-1] = wider
+        else:
+            parts.append([[number, cell] for number, cell in zip(numbers, column, strict=True)])
+    return [line for part in parts for line in [*make_lines(part), ""]][:-1]
 
 
 def _cell(experiment: Experiment, column: ColumnSpec, outcome: Outcome) -> str:

@@ -1,8 +1,9 @@
-"""Parts of a list of effects, each in its order."""
+"""What machines caused: parts of a list of effects, each in its order, and trace records."""
 
 from collections.abc import Iterable
 
 from vivum.core.machine import ROOM_BYTES_UNLIMITED, Datagram, Delivery, Effect, Event
+from vivum.observe.trace import TraceRecord
 from vivum.protocols.contract import ProtocolMachine
 
 
@@ -27,3 +28,14 @@ def take(protocol: ProtocolMachine) -> list[Effect]:
     taken = [*protocol.effects, *frames]
     protocol.effects.clear()
     return taken
+
+
+class MemoryTrace:
+    """A tracer that keeps all records."""
+
+    def __init__(self) -> None:
+        self.records: list[TraceRecord] = []
+
+    def __call__(self, record: TraceRecord) -> None:
+        """Keep one record."""
+        self.records.append(record)

@@ -70,47 +70,38 @@ __all__ = [
     "connect",
 ]
 
-# Where each name lives. It is imported when it is first used: `vivum --help` and the simulator need no sockets.
+# Where the names live. Each is imported when it is first used: `vivum --help` and the simulator need no sockets.
 _HOMES = {
-    "BEST_EFFORT": "vivum.guarantees",
-    "Batch": "vivum.live.event",
-    "ClosedError": "vivum.live.failures",
-    "Endpoint": "vivum.core.ids",
-    "Guarantee": "vivum.guarantees",
-    "HostError": "vivum.core.errors",
-    "KEYED": "vivum.guarantees",
-    "LimitError": "vivum.core.errors",
-    "Limits": "vivum.core.limits",
-    "Member": "vivum.core.ids",
-    "Message": "vivum.live.messages",
-    "MissedMessages": "vivum.live.failures",
-    "NoRecorderError": "vivum.live.failures",
-    "NoServiceError": "vivum.live.failures",
-    "NodeHandle": "vivum.live.handle",
-    "NodeInfo": "vivum.live.browsing",
-    "NodeStatistics": "vivum.live.statistics",
-    "RELIABLE": "vivum.guarantees",
-    "SendFailedError": "vivum.live.failures",
-    "SlowMembers": "vivum.protocols.commands",
-    "Subscription": "vivum.live.subscription",
-    "Topic": "vivum.live.topic",
-    "TopicEvent": "vivum.live.event",
-    "TopicInfo": "vivum.live.browsing",
-    "TopicStatistics": "vivum.live.topic",
-    "TopicView": "vivum.live.event",
-    "TypeMismatch": "vivum.live.failures",
-    "UsageError": "vivum.core.errors",
-    "VivumError": "vivum.core.errors",
-    "connect": "vivum.live.connecting",
+    "vivum.core.errors": ("HostError", "LimitError", "UsageError", "VivumError"),
+    "vivum.core.ids": ("Endpoint", "Member"),
+    "vivum.core.limits": ("Limits",),
+    "vivum.guarantees": ("BEST_EFFORT", "KEYED", "RELIABLE", "Guarantee"),
+    "vivum.live.browsing": ("NodeInfo", "TopicInfo"),
+    "vivum.live.connecting": ("connect",),
+    "vivum.live.event": ("Batch", "TopicEvent", "TopicView"),
+    "vivum.live.failures": (
+        "ClosedError",
+        "MissedMessages",
+        "NoRecorderError",
+        "NoServiceError",
+        "SendFailedError",
+        "TypeMismatch",
+    ),
+    "vivum.live.handle": ("NodeHandle",),
+    "vivum.live.messages": ("Message",),
+    "vivum.live.statistics": ("NodeStatistics",),
+    "vivum.live.subscription": ("Subscription",),
+    "vivum.live.topic": ("Topic", "TopicStatistics"),
+    "vivum.protocols.commands": ("SlowMembers",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'vivum' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
+    raise AttributeError(f"module 'vivum' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -224,6 +224,7 @@ class SyncNode:
         """Leave the domain and end the background thread. May be called again; does nothing in a forked child."""
         if self._is_closed or not self._thread.is_here:
             return
+        self._thread.check_caller()
         self._is_closed = True
         try:
             self._thread.call(self._node.close)

@@ -1,16 +1,11 @@
 """One seed decides everything: the same trace in two runs and in two processes, whatever the hash seed."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
+from elsewhere import hash_elsewhere
 from vivum.sim.library import find_scenario
 from vivum.sim.swarm import make_up, run_seed
 from vivum.sim.world import Result, World
-
-HASH_OF_A_SEED = "import sys; from vivum.sim.swarm import run_seed; print(run_seed(int(sys.argv[1])).trace_hash)"
 
 
 def run(name: str, seed: int) -> Result:
@@ -51,29 +46,12 @@ def test_stopping_to_look_does_not_change_what_happens() -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_trace_in_processes_with_different_hash_seeds() -> None:
-    hashes = {run_seed(11).trace_hash}
-    for hash_seed in ("0", "1", "4242"):
-        done = subprocess.run(
-            [sys.executable, "-c", HASH_OF_A_SEED, "11"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        hashes.add(done.stdout.strip())
-    assert len(hashes) == 1
+    seeds = ("0", "1", "4242")
+    hashes = {hash_elsewhere("vivum.sim.swarm", "run_seed", 11, PYTHONHASHSEED=each) for each in seeds}
+    assert hashes == {run_seed(11).trace_hash}
 
 
 @pytest.mark.slow
 def test_the_plain_python_codec_gives_the_same_trace_as_the_compiled_one() -> None:
-    hashes = set()
-    for pure in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-c", HASH_OF_A_SEED, "11"],
-            env={**os.environ, "VIVUM_PURE": pure},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        hashes.add(done.stdout.strip())
-    assert len(hashes) == 1
+    compiled, pure = (hash_elsewhere("vivum.sim.swarm", "run_seed", 11, VIVUM_PURE=each) for each in ("0", "1"))
+    assert compiled == pure

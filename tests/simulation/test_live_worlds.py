@@ -3,14 +3,12 @@
 import asyncio
 import itertools
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 import vivum
+from elsewhere import hash_elsewhere
 from vivum.cli import main
 from vivum.core.machine import Delivery
 from vivum.live.inbox import Inbox
@@ -19,18 +17,19 @@ from vivum.testing import World
 from vivum.testing.swarm import LiveWorld, run_live_seed
 
 
+async def send_on() -> None:
+    async with vivum.connect("d") as node:
+        topic = await node.enter("/t", bytes, receive=False)
+        await topic.wait_for_members(2)
+        while True:
+            await topic.send(b"x")
+            await asyncio.sleep(0.001)
+
+
 @pytest.mark.parametrize("away_s", [0.0, 0.002, 0.01, 0.03])
 def test_a_reader_that_comes_back_gets_nothing_of_its_former_stay(away_s: float) -> None:
     world = World(seed=1, loss=0.05)
     numbers: list[int] = []
-
-    async def send() -> None:
-        async with vivum.connect("d") as node:
-            topic = await node.enter("/t", bytes, receive=False)
-            await topic.wait_for_members(2)
-            while True:
-                await topic.send(b"x")
-                await asyncio.sleep(0.001)
 
     async def read() -> None:
         async with vivum.connect("d") as node:
@@ -43,7 +42,7 @@ def test_a_reader_that_comes_back_gets_nothing_of_its_former_stay(away_s: float)
                 numbers.append((await second.receive()).sequence)
 
     async def rehearse() -> None:
-        world.host("a").start(send)
+        world.host("a").start(send_on)
         await world.host("b").start(read)
 
     world.run(rehearse())
@@ -54,14 +53,6 @@ def test_a_reader_that_comes_back_gets_nothing_of_its_former_stay(away_s: float)
 def test_no_message_comes_before_the_view_in_which_it_was_sent(seed: int) -> None:
     world = World(seed=seed, loss=0.05)
     seen: list[vivum.TopicView | vivum.TopicEvent[bytes]] = []
-
-    async def send() -> None:
-        async with vivum.connect("d") as node:
-            topic = await node.enter("/t", bytes, receive=False)
-            await topic.wait_for_members(2)
-            while True:
-                await topic.send(b"x")
-                await asyncio.sleep(0.001)
 
     async def read() -> None:
         async with vivum.connect("d") as node:
@@ -74,7 +65,7 @@ def test_no_message_comes_before_the_view_in_which_it_was_sent(seed: int) -> Non
             await (await node.enter("/t", bytes)).receive()
 
     async def rehearse() -> None:
-        world.host("a").start(send)
+        world.host("a").start(send_on)
         world.host("b").start(read)
         for _ in range(3):
             await world.host("c").start(visit)
@@ -97,11 +88,6 @@ def test_no_message_comes_before_the_view_in_which_it_was_sent(seed: int) -> Non
     assert messages > 500
 
 
-HASH_OF_A_SEED = (
-    "import sys; from vivum.testing.swarm import run_live_seed; print(run_live_seed(int(sys.argv[1])).trace_hash)"
-)
-
-
 def test_the_same_seed_gives_the_same_world_twice_in_one_process() -> None:
     first, second = LiveWorld(4).run(), LiveWorld(4).run()
     assert first == second
@@ -110,17 +96,9 @@ def test_the_same_seed_gives_the_same_world_twice_in_one_process() -> None:
 
 
 def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_seeds() -> None:
-    hashes = {run_live_seed(4).trace_hash}
-    for hash_seed in ("0", "4242"):
-        done = subprocess.run(
-            [sys.executable, "-c", HASH_OF_A_SEED, "4"],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        hashes.add(done.stdout.strip())
-    assert len(hashes) == 1
+    module, function = run_live_seed.__module__, run_live_seed.__name__
+    hashes = {hash_elsewhere(module, function, 4, PYTHONHASHSEED=each) for each in ("0", "4242")}
+    assert hashes == {run_live_seed(4).trace_hash}
 
 
 @pytest.mark.parametrize("seed", range(1, 8))

@@ -14,10 +14,10 @@ from typing import Any
 
 from vivum.bench.cell import Cell
 from vivum.bench.crew import Crew, MissingError, Worker
-from vivum.bench.loops import run_fast
 from vivum.bench.machine import busy_s
 from vivum.bench.systems import vivum_topics
 from vivum.bench.worker import Control
+from vivum.runtime.loop_thread import run_on_loop
 
 WARM_ROUNDS = 200
 """At the beginning of each slice: caches are warm, and who polls after some rounds does so."""
@@ -179,7 +179,7 @@ def echo_loop(control: Control, _options: dict[str, Any]) -> None:
         control.tell(ready=True, port=own.getsockname()[1])
         await loop.run_in_executor(None, control.hear)
 
-    run_fast(run())
+    run_on_loop(run())
 
 
 def ping_loop(control: Control, options: dict[str, Any]) -> None:
@@ -216,7 +216,7 @@ def ping_loop(control: Control, options: dict[str, Any]) -> None:
             times.clear()
             done = loop.create_future()
 
-    run_fast(run())
+    run_on_loop(run())
 
 
 def echo_zmq(control: Control, _options: dict[str, Any]) -> None:

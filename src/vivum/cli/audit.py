@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
-from vivum.cli.spark_options import MasterOption
+from vivum.cli.conventions import Failed, JsonOption, MasterOption, command_group, console, write_json
 from vivum.pipeline.audit import CHECKS, AuditVerdict, audit
 from vivum.pipeline.audit.verdict import chosen_checks
 from vivum.pipeline.jobs.running import check_writable, spark_job

@@ -34,6 +34,8 @@ EXIT_INTERRUPTED = 130
 JsonOption = Annotated[bool, typer.Option("--json", help="End with one JSON object on the last line of the output.")]
 """The type of the parameter `as_json: JsonOption = False` that every command with a result has."""
 
+MasterOption = Annotated[str | None, typer.Option(help="Where Spark runs; default local[*], this machine.")]
+
 
 class Failed(typer.Exit):
     """Ends a command whose answer is no and has been shown: exit code 1, nothing more printed."""

@@ -9,19 +9,11 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    SeedsOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.live.connecting import Connecting
 from vivum.live.transfer import FileReceived, FileSent, receive_file, send_file
+from vivum.runtime.loop_thread import run_on_loop
 
 TopicOption = Annotated[str, typer.Option(help="The topic by which sender and receivers meet.")]
 DEFAULT_TOPIC = "/vivum/files"
@@ -54,15 +46,15 @@ def send(
     path: Annotated[Path, typer.Argument(help="The file.")],
     receivers: Annotated[int, typer.Option("--receivers", "-n", min=1, help="How many receivers to wait for.")] = 1,
     topic: TopicOption = DEFAULT_TOPIC,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send a file to many receivers at once, over multicast; ends when all of them have it, checksum compared."""
     with _bar(as_json) as phase:
-        sent = run_live(_send(joined(domain, interface, seeds, unicast), topic, path, receivers, phase))
+        sent = run_on_loop(_send(joining.prepare(domain, interface, seeds, unicast), topic, path, receivers, phase))
     if as_json:
         write_json(
             {
@@ -90,10 +82,10 @@ def receive(
     name: Annotated[str | None, typer.Option(help="Take only a file of this name.", show_default=False)] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file of that name.")] = False,
     topic: TopicOption = DEFAULT_TOPIC,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Receive the next file that is sent, and go on with what an interrupted run left (NAME.….part).
@@ -103,13 +95,13 @@ def receive(
     notes = console(as_json=True)
 
     async def work(progress: Callable[[int, int], None]) -> FileReceived:
-        async with joined(domain, interface, seeds, unicast) as node:
+        async with joining.prepare(domain, interface, seeds, unicast) as node:
             return await receive_file(
                 node, topic, into, progress, name=name, overwrite=overwrite, note=partial(notes.print, markup=False)
             )
 
     with _bar(as_json) as phase:
-        received = run_live(work(phase("received")))
+        received = run_on_loop(work(phase("received")))
     if as_json:
         write_json(
             {

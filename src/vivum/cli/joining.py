@@ -1,15 +1,11 @@
-"""What all commands that join a domain have in common: their options, and how they run and end."""
+"""What all commands that join a domain have in common: their options, and how they join."""
 
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
 from vivum.live.connecting import LOOPBACK, Connecting, connect
-from vivum.runtime.loop_thread import run_on_loop
-
-R = TypeVar("R")
 
 DomainOption = Annotated[str, typer.Option("--domain", "-d", help="The domain to join.")]
 InterfaceOption = Annotated[
@@ -30,7 +26,7 @@ DEFAULT_DOMAIN = "default"
 DEFAULT_INTERFACE = LOOPBACK
 
 
-def joined(
+def prepare(
     domain: str,
     interface: str,
     seeds: list[str] | None,
@@ -52,8 +48,3 @@ def joined(
         trace=trace,
         loss=loss / 100,
     )
-
-
-def run_live(work: Coroutine[Any, Any, R]) -> R:
-    """Run a command's coroutine, on uvloop where it is installed. Ctrl-C ends it in order."""
-    return run_on_loop(work)

@@ -5,19 +5,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    SeedsOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.live.browsing import NodeInfo, TopicInfo
 from vivum.live.connecting import Connecting
+from vivum.runtime.loop_thread import run_on_loop
 
 app = command_group("List the topics and nodes of a domain.")
 
@@ -25,16 +17,16 @@ app = command_group("List the topics and nodes of a domain.")
 @app.command()
 def ls(
     pattern: Annotated[str, typer.Argument(help="Which topics: /swx/* or /swx/**.")] = "/**",
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to look for the domain.")] = 2.0,
     as_json: JsonOption = False,
 ) -> None:
     """List topics with type, guarantee and number of members, and the nodes of a domain that runs."""
-    connecting = joined(domain, interface, seeds, unicast, embedded=False, timeout_s=timeout)
-    topics, nodes = run_live(_look(connecting, pattern))
+    connecting = joining.prepare(domain, interface, seeds, unicast, embedded=False, timeout_s=timeout)
+    topics, nodes = run_on_loop(_look(connecting, pattern))
     if as_json:
         write_json(
             {

@@ -8,16 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    SeedsOption,
-    UnicastOption,
-)
-from vivum.cli.spark_options import MasterOption
+from vivum.cli import joining
+from vivum.cli.conventions import JsonOption, MasterOption, command_group, console, write_json
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
@@ -72,10 +64,10 @@ def run_jobs(
     publish: Annotated[
         bool, typer.Option("--publish-alerts", help="Publish new alerts of surveillance to a topic, each once.")
     ] = False,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     master: MasterOption = None,
     as_json: JsonOption = False,
 ) -> None:

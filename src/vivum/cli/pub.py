@@ -7,22 +7,12 @@ from typing import Annotated
 
 import typer
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    LossOption,
-    SeedsOption,
-    TraceOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.core.errors import UsageError
 from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee
 from vivum.live.connecting import Connecting
+from vivum.runtime.loop_thread import run_on_loop
 
 LINES_MAX = 4096
 """Lines of standard input that are sent at once, at most."""
@@ -38,20 +28,20 @@ def pub(
     ] = None,
     wait: Annotated[int, typer.Option(min=0, help="Wait for so many other members before sending.")] = 0,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="Send each message once, never again.")] = False,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
-    trace: TraceOption = None,
-    loss: LossOption = 0.0,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
+    trace: joining.TraceOption = None,
+    loss: joining.LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Send messages to a topic of bytes, and wait until every member has them."""
     guarantee = BEST_EFFORT if best_effort else RELIABLE
     payloads = _encoded(messages or [])
-    run_live(
+    run_on_loop(
         _publish(
-            joined(domain, interface, seeds, unicast, trace=trace, loss=loss),
+            joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
             topic,
             payloads,
             wait,

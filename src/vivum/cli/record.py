@@ -10,23 +10,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    LossOption,
-    SeedsOption,
-    TraceOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.core.time import parse_duration_ns
 from vivum.core.topic_names import check_pattern
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.recorder import Recorder
+from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
 
 SWITCH_S = 0.0002
@@ -52,12 +42,12 @@ def record(
     keep_age: Annotated[str | None, typer.Option(help="Delete segments older than this, as in '600s'.")] = None,
     count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
     seconds: Annotated[float, typer.Option(min=0.0, help="End after so many seconds; 0: at Ctrl-C.")] = 0.0,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
-    trace: TraceOption = None,
-    loss: LossOption = 0.0,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
+    trace: joining.TraceOption = None,
+    loss: joining.LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
@@ -72,9 +62,9 @@ def record(
             notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
         report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
         try:
-            run_live(
+            run_on_loop(
                 _record(
-                    joined(domain, interface, seeds, unicast, trace=trace, loss=loss),
+                    joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
                     names,
                     log,
                     count,

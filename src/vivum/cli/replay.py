@@ -8,21 +8,13 @@ from typing import Annotated
 import typer
 from rich.status import Status
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    SeedsOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.replaying import replay
+from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
 
@@ -35,21 +27,21 @@ def replay_log(
     topics: Annotated[str, typer.Option(help="Which topics: patterns, separated by commas.")] = EVERY_TOPIC,
     speed: Annotated[str, typer.Option(help="1: as it was; 10: ten times faster; max: without pauses.")] = "1",
     wait: Annotated[int, typer.Option(min=0, help="Wait for so many other members of each topic first.")] = 0,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Send all messages of a log again, in its order, and wait until every member has them."""
     reader, chosen = LogReader(log), TopicPatterns(topics)
     if not reader.summaries():
         raise StorageError(f"the log {log} has no messages; give a directory that `vivum record` wrote")
-    connecting = joined(domain, interface, seeds, unicast)
+    connecting = joining.prepare(domain, interface, seeds, unicast)
     factor = _factor(speed)
     with console(as_json=True).status("looking for the topics") as status:
         told = partial(_tell, status, reader.stop_offset() - reader.first_offset())
-        sent = run_live(_replay(connecting, reader, chosen, factor, wait, told))
+        sent = run_on_loop(_replay(connecting, reader, chosen, factor, wait, told))
     if as_json:
         write_json({"log": str(log), "sent": sent})
     else:

@@ -8,19 +8,8 @@ from typing import Annotated
 
 import typer
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    LossOption,
-    SeedsOption,
-    TraceOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.cli.output_pipe import OutputPipe
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import is_pattern
@@ -30,6 +19,7 @@ from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
 from vivum.live.replay.catching_up import ReplayStart
+from vivum.runtime.loop_thread import run_on_loop
 
 END_S = 1.0
 """How long Ctrl-C waits for who reads the output."""
@@ -50,12 +40,12 @@ def sub(
         str | None,
         typer.Option(help="First what a recorder has: all, from an offset on, or from a time on (2026-11-15T09:30Z)."),
     ] = None,
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
-    trace: TraceOption = None,
-    loss: LossOption = 0.0,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
+    trace: joining.TraceOption = None,
+    loss: joining.LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
     """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
@@ -67,9 +57,13 @@ def sub(
         raise UsageError(f"--replay is for one topic, and {topic} is a pattern; name the topic")
     printer = _Printer(count, names, as_json)
     try:
-        run_live(
+        run_on_loop(
             _print_all(
-                joined(domain, interface, seeds, unicast, trace=trace, loss=loss), topic, guarantee, start, printer
+                joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
+                topic,
+                guarantee,
+                start,
+                printer,
             )
         )
     finally:

@@ -9,8 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
-from vivum.cli.spark_options import MasterOption
+from vivum.cli.conventions import Failed, JsonOption, MasterOption, command_group, console, write_json
 from vivum.pipeline.jobs.running import check_writable, spark_job
 from vivum.pipeline.sweep import Sweep
 

@@ -10,18 +10,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    SeedsOption,
-    UnicastOption,
-    joined,
-    run_live,
-)
 from vivum.live.connecting import Connecting
+from vivum.runtime.loop_thread import run_on_loop
 from vivum.wire.directory import LoadReport
 
 TOPICS_SHOWN = 20
@@ -31,17 +23,17 @@ app = command_group("Watch the rates of nodes and topics.")
 
 @app.command()
 def top(
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
-    seeds: SeedsOption = None,
-    unicast: UnicastOption = False,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
+    seeds: joining.SeedsOption = None,
+    unicast: joining.UnicastOption = False,
     interval: Annotated[float, typer.Option(min=0.2, help="Seconds between two pictures.")] = 1.0,
     count: Annotated[int, typer.Option(min=0, help="End after so many pictures; 0: at Ctrl-C.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show messages and bytes a second of every node, and of the busiest topics. Ctrl-C ends it."""
-    connecting = joined(domain, interface, seeds, unicast, embedded=False, timeout_s=3.0)
-    run_live(_watch(connecting, interval, count or (1 if as_json else 0), as_json))
+    connecting = joining.prepare(domain, interface, seeds, unicast, embedded=False, timeout_s=3.0)
+    run_on_loop(_watch(connecting, interval, count or (1 if as_json else 0), as_json))
 
 
 class _Rates:

@@ -6,19 +6,13 @@ from typing import Annotated
 
 import typer
 
+from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.cli.joining import (
-    DEFAULT_DOMAIN,
-    DEFAULT_INTERFACE,
-    DomainOption,
-    InterfaceOption,
-    UnicastOption,
-    run_live,
-)
 from vivum.core.errors import HostError
 from vivum.live.connecting import meeting_port
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.runtime.interfaces import hears_multicast
+from vivum.runtime.loop_thread import run_on_loop
 from vivum.runtime.service_host import ServiceHost
 from vivum.wire.gate import domain_tag
 
@@ -27,14 +21,14 @@ app = command_group("Run the service of a domain: membership, names of topics, b
 
 @app.command()
 def up(
-    domain: DomainOption = DEFAULT_DOMAIN,
-    interface: InterfaceOption = DEFAULT_INTERFACE,
+    domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
+    interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="UDP port; 0 lets the system choose.")] = 0,
-    unicast: UnicastOption = False,
+    unicast: joining.UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run the service of a domain until Ctrl-C. Nodes find it by its beacon, or by --seed host:port."""
-    run_live(_serve(domain, interface, port, unicast, as_json))
+    run_on_loop(_serve(domain, interface, port, unicast, as_json))
 
 
 async def _serve(domain: str, interface: str, port: int, unicast: bool, as_json: bool) -> None:

@@ -47,7 +47,12 @@ class Connecting:
 
     async def _join(self) -> NodeHandle:
         trace = begin_trace(self._domain, self._options.name, self._trace)
-        node = NodeHandle(self._domain, self._options, trace)
+        try:
+            node = NodeHandle(self._domain, self._options, trace)
+        except BaseException:
+            if trace is not None:
+                trace.close(0)
+            raise
         try:
             await node.join(self._timeout_s)
         except NoServiceError as error:

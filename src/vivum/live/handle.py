@@ -506,6 +506,10 @@ class NodeHandle:
         leaves: list[Command] = []
         for record in records:
             seat = self._seats[record.name]
+            if not seat.holders:
+                # Left meanwhile: whoever enters again asks for the group anew.
+                del self._seats[record.name]
+                continue
             try:
                 check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
             except TypeMismatch as error:
@@ -572,6 +576,8 @@ class NodeHandle:
         if not self._is_closed:
             self._let_go()
         self._host.close_now()
+        for seat in self._seats.values():
+            seat.close(self.closed_error(f"node {self.name!r} was closed"))
         if self._trace is not None:
             self._trace.close(self._host.now_ns)
 

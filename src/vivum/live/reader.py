@@ -64,14 +64,13 @@ class Reader(Generic[T]):
 
     async def next_batch(self) -> Batch[T] | None:
         """Return the next run of messages; None at the end."""
-        delivery, index = self._delivery, self._index
-        if delivery is not None and index < len(delivery.payloads):
-            self._delivery = None
-            return self._batch(delivery, index)
+        rest = self.take_rest()
+        if rest is not None:
+            return self.batch_of(rest)
         while True:
             item = self.inbox.take()
             if isinstance(item, Delivery):
-                return self._batch(item, 0)
+                return self.batch_of(item)
             if item is None and not await self.inbox.wait():
                 return None
 
@@ -82,7 +81,7 @@ class Reader(Generic[T]):
         while found and len(found) < batches_max and self.inbox.has_delivery:
             delivery = self.inbox.take()
             assert isinstance(delivery, Delivery)
-            found.append(self._batch(delivery, 0))
+            found.append(self.batch_of(delivery))
         return found
 
     async def next_events(self, batches_max: int) -> list[TopicEvent[T]]:
@@ -121,18 +120,14 @@ class Reader(Generic[T]):
             delivery.sent_ns,
         )
 
-    def _batch(self, delivery: Delivery, index: int) -> Batch[T]:
-        if not index:
-            return self.batch_of(delivery)
-        return Batch(
-            self._names.name_of(delivery.group),
-            delivery.payloads[index:],
-            delivery.sender,
-            delivery.first_sequence + index,
-            delivery.view,
-            delivery.sent_ns,
-            self._decode,
-        )
+    def take_rest(self) -> Delivery | None:
+        """Take what is left of a run whose first messages were read one by one."""
+        delivery, index = self._delivery, self._index
+        self._delivery = None
+        if delivery is None or index == len(delivery.payloads):
+            return None
+        first = delivery.first_sequence + index
+        return msgspec.structs.replace(delivery, first_sequence=first, payloads=delivery.payloads[index:])
 
     def events_of(self, delivery: Delivery) -> list[TopicEvent[T]]:
         """Make the events of a run of messages."""

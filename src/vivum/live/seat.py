@@ -279,10 +279,10 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is settled; raise `SendFailedError` if something failed."""
-        if self.fault is not None:
-            raise self.fault
         life, target = self._accepted_life, self.accepted
         while self._failure is None and self.settled < target and self._accepted_life == life:
+            if self.fault is not None:
+                raise self.fault
             await self.wait_for_change()
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -302,6 +302,11 @@ class Seat:
             self._changed = asyncio.Event()
         self._changed.clear()
         await self._changed.wait()
+
+    def close(self, fault: Exception) -> None:
+        """Refuse to send with this error, and raise it in tasks that wait for a confirmation: none will come."""
+        self.fault = fault
+        self.notify()
 
     def disown(self, fault: Exception) -> None:
         """Refuse to send with this error, in a forked child: whoever waited for room waits in the parent."""

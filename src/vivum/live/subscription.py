@@ -93,6 +93,8 @@ class Subscription(Generic[T]):
         """Wait until at least `count` topics are entered; return their names."""
         while len(self._seats) < count or any(seat.view is None for seat in self._seats.values()):
             self._node.check_open()
+            if self._is_closed:
+                raise self._node.closed_error(f"the subscription to {self.pattern} was closed")
             self._has_entered.clear()
             await self._has_entered.wait()
         return self.topics

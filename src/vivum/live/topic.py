@@ -12,7 +12,7 @@ from vivum.core.ids import Member
 from vivum.core.machine import Delivery
 from vivum.guarantees import Guarantee
 from vivum.live.event import Batch, TopicEvent, TopicView
-from vivum.live.failures import MissedMessages
+from vivum.live.failures import ClosedError, MissedMessages
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
 from vivum.live.reader import Batches, Events, EventsAndViews, Reader
@@ -225,8 +225,11 @@ class Topic(Generic[T]):
         self._must_receive()
         event = await self._reader.next_event()
         if event is None:
-            raise self._node.closed_error(f"topic {self.name} was left")
+            raise self._left_error()
         return event
+
+    def _left_error(self) -> ClosedError:
+        return self._node.closed_error(f"topic {self.name} was left")
 
     def _must_receive(self) -> None:
         if not self._receives:
@@ -260,6 +263,9 @@ class Topic(Generic[T]):
         tell = _raised if missed is None else missed
         inbox = self._reader.inbox
         self._listen_by(_Callback(deliver, lambda told: self._node.call_safely(tell, told), inbox.wants_own))
+        rest = self._reader.take_rest()
+        if rest is not None:
+            deliver(rest)
         while inbox:
             try:
                 waiting = inbox.take()
@@ -288,6 +294,8 @@ class Topic(Generic[T]):
         """Wait until the view has at least `count` members, this node included; return them."""
         while len(self.members) < count:
             self._node.check_open()
+            if self._is_left:
+                raise self._left_error()
             await self._seat.wait_for_change()
         return self.members
 

@@ -94,15 +94,14 @@ class NodeTrace:
             for sink in self._sinks:
                 sink(record)
 
-    def leave_out(self, group: GroupId) -> None:
-        """Leave the records of a group out."""
-        self._unjudged.add(group)
-
     def on_topic(self, now_ns: int, name: str, group: GroupId, guarantee: Guarantee) -> None:
-        """Note that a topic has this group now."""
+        """Note that a topic has this group now. Records of groups that promise nothing are left out."""
         if not guarantee.promises:
-            self.leave_out(group)
-        elif self._life is not None:
+            self._unjudged.add(group)
+            return
+        # Another service may have given the number to another topic before.
+        self._unjudged.discard(group)
+        if self._life is not None:
             self(GroupNamed(now_ns, *self._life, group, name))
 
     def watch(self, host: MemberHost) -> None:

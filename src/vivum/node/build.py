@@ -16,14 +16,13 @@ from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.core.machine import Command
 from vivum.core.settings import settings_of
-from vivum.node.carrier import SERVICE_NODE
 from vivum.node.compose import compose_member
 from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.role import ServiceRole
+from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings

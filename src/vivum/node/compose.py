@@ -8,7 +8,6 @@ from random import Random
 
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
-from vivum.node.carrier import SERVICE_NODE, Carrier
 from vivum.node.domain import DomainMachine, WayIn
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
@@ -21,6 +20,7 @@ from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.machine import Discovery
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.survey.machine import Surveyor
@@ -77,23 +77,23 @@ def compose_member(
     multicast, seeds = settings.multicast, way_in.seeds
     client = MembershipClient(name, wanted, endpoint, (), gate, rng, trace=trace)
     qsm = QsmMachine(client, gate, settings, limits, trace=trace, builder=builder)
-    carrier = Carrier(gate, client)
+    role = ServiceRole(gate, client)
     finder = Finder(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
     )
     beaconer = Beaconer(
         endpoint,
         gate,
-        carrier.service,
-        carrier.heard_since,
+        role.service,
+        role.heard_since,
         multicast=multicast,
         dedicated=False,
         seeds=seeds,
-        rouse=carrier.rouse,
+        rouse=role.rouse,
     )
     place = DomainMachine(
         Discovery(finder, beaconer, gate),
-        carrier,
+        role,
         qsm,
         rng,
         multicast=multicast,
@@ -106,7 +106,7 @@ def compose_member(
         UnrepairedMachine(client, gate, once, limits, multicast=multicast),
         place,
         DirectoryClient(lambda: None if place.service is None else place.service.endpoint, lambda: client.member, gate),
-        DirectoryMachine(carrier.service, gate),
+        DirectoryMachine(role.service, gate),
         surveyor,
     ]
     node = Node(nobody, gate, machines, counters, trace, identity=lambda: qsm.identity or nobody)
@@ -118,16 +118,16 @@ def compose_service(domain: int, endpoint: Endpoint, rng: Random, *, multicast: 
     counters = Counters()
     member = Member(SERVICE_NODE, Incarnation(1))
     gate = Gate(domain, counters, member)
-    carrier = Carrier(gate, None)
-    carrier.begin(member, 0, rng.randrange(1, 1 << ROUND_BITS))
+    role = ServiceRole(gate)
+    role.begin(member, 0, rng.randrange(1, 1 << ROUND_BITS))
     beaconer = Beaconer(
         endpoint,
         gate,
-        carrier.service,
-        carrier.heard_since,
+        role.service,
+        role.heard_since,
         multicast=multicast,
         dedicated=True,
-        rouse=carrier.rouse,
+        rouse=role.rouse,
     )
-    machines: list[ProtocolMachine] = [carrier, DirectoryMachine(carrier.service, gate), beaconer]
+    machines: list[ProtocolMachine] = [role, DirectoryMachine(role.service, gate), beaconer]
     return ServiceParts(Node(member, gate, machines, counters), beaconer, counters)

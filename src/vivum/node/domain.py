@@ -1,8 +1,8 @@
 """A node's place in its domain: finds a service or carries it, joins, follows when the service changes, leaves.
 
-Design note: `docs/design/runtime.md`, "Discovery". Composes the finder, the beaconer and the carrier, and directs the
-client of membership, which QSM drives. These report what happened; this machine decides what follows, and acts when
-the call that reported it is over: no machine is changed in the middle of something.
+Design note: `docs/design/runtime.md`, "Discovery". Composes the finder, the beaconer and the node's role in the
+service, and directs the client of membership, which QSM drives. These report what happened; this machine decides what
+follows, and acts when the call that reported it is over: no machine is changed in the middle of something.
 
 Knows neither sockets nor names of topics. Invariants: a service that is carried here is announced by the beaconer and
 trusted by the finder; no service begins before the network was seen to work; once the node leaves, discovery changes
@@ -19,7 +19,6 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member
 from vivum.core.machine import Command, Datagram, Effect, Event
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.node.carrier import SERVICE_NODE, Carrier
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.machine import Discovery
@@ -27,6 +26,7 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import ClientState
 from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
@@ -110,7 +110,7 @@ class WayIn:
 class DomainMachine:
     """Decides where a node belongs."""
 
-    kinds = Discovery.kinds | Carrier.kinds
+    kinds = Discovery.kinds | ServiceRole.kinds
     commands: frozenset[type[Command]] = frozenset({JoinDomain, LeaveDomain, TrustNetwork})
     transport = ""
     has_data = False
@@ -118,7 +118,7 @@ class DomainMachine:
     def __init__(
         self,
         discovery: Discovery,
-        carrier: Carrier,
+        role: ServiceRole,
         qsm: QsmMachine,
         rng: Random,
         *,
@@ -133,7 +133,7 @@ class DomainMachine:
         self._finder = discovery.finder
         self._finder.is_held_back = awaits_network
         self._beaconer = discovery.beaconer
-        self._carrier = carrier
+        self._role = role
         self._qsm = qsm
         self._client = qsm.client
         self._rng = rng
@@ -152,7 +152,7 @@ class DomainMachine:
     @property
     def carries_service(self) -> bool:
         """Whether the configuration service is in this node."""
-        return self._carrier.serving is not None
+        return self._role.serving is not None
 
     # In.
 
@@ -177,7 +177,7 @@ class DomainMachine:
         if frame.kind is Kind.DISCOVERY:
             self._discovery.on_frame(now_ns, source, frame)
         else:
-            self._carrier.on_frame(now_ns, source, frame)
+            self._role.on_frame(now_ns, source, frame)
         self._act()
         if self.awaits_network and source.host != self._endpoint.host:
             self._trust_network()
@@ -186,7 +186,7 @@ class DomainMachine:
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
         earliest_ns = self._discovery.next_deadline_ns()
-        for each_ns in (self._carrier.next_deadline_ns(), self._timers.next_ns()):
+        for each_ns in (self._role.next_deadline_ns(), self._timers.next_ns()):
             if each_ns is not None and (earliest_ns is None or each_ns < earliest_ns):
                 earliest_ns = each_ns
         return earliest_ns
@@ -196,7 +196,7 @@ class DomainMachine:
         self._now_ns = now_ns
         self._discovery.on_timer(now_ns)
         self._act()
-        self._carrier.on_timer(now_ns)
+        self._role.on_timer(now_ns)
         self._act()
         for what in self._timers.take_due(now_ns):
             match what:
@@ -213,8 +213,8 @@ class DomainMachine:
         told = self._discovery.effects
         while True:
             self._note_service()
-            self.effects += self._carrier.effects
-            self._carrier.effects.clear()
+            self.effects += self._role.effects
+            self._role.effects.clear()
             if not told:
                 return
             event = told.pop(0)
@@ -231,7 +231,7 @@ class DomainMachine:
             case ServiceLost(_, has_ended):
                 self._timers.cancel("follow")
                 if has_ended:
-                    self._carrier.on_service_ended()
+                    self._role.on_service_ended()
                 self._rank_by_age()
             case ServiceOutranked(by):
                 # Nodes that had joined here follow too, each with a new life.
@@ -295,11 +295,11 @@ class DomainMachine:
             return
         known = self._finder.term
         round_ = (known >> ROUND_BITS) + 1 if known else 0
-        self._carrier.begin(Member(SERVICE_NODE, Incarnation(1)), round_, self._rng.randrange(1, 1 << ROUND_BITS))
+        self._role.begin(Member(SERVICE_NODE, Incarnation(1)), round_, self._rng.randrange(1, 1 << ROUND_BITS))
 
     def _note_service(self) -> None:
         """Announce a service that began here or was taken over; look for its successor if it stepped down."""
-        serving = self._carrier.serving
+        serving = self._role.serving
         if serving is self._announced or self.state is not DomainState.INSIDE:
             return
         self._announced = serving
@@ -313,7 +313,7 @@ class DomainMachine:
 
     def _end_service(self) -> None:
         """Stop carrying a service or a copy of one: the node follows another."""
-        self._carrier.end()
+        self._role.forget()
         self._announced = None
 
     # Leaving.
@@ -341,4 +341,4 @@ class DomainMachine:
         if self.state is DomainState.LEAVING and self._client.state is ClientState.LEFT:
             # The service's answer went to QSM, which drives the client.
             self._become_left()
-        return self._discovery.make_frames(room_bytes) + self._carrier.make_frames(room_bytes)
+        return self._discovery.make_frames(room_bytes) + self._role.make_frames(room_bytes)

@@ -197,19 +197,6 @@ class Tracer(Protocol):
         ...
 
 
-class MemoryTrace:
-    """A sink that keeps records in a list, for tests and small simulations."""
-
-    __slots__ = ("records",)
-
-    def __init__(self) -> None:
-        self.records: list[TraceRecord] = []
-
-    def __call__(self, record: TraceRecord) -> None:
-        """Keep one record."""
-        self.records.append(record)
-
-
 _HASH_CHUNK_BYTES = 65_536
 """Bytes hashed at a time: a call for each record would cost more than the hashing."""
 

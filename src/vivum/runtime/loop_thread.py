@@ -42,7 +42,7 @@ class LoopThread:
         self._owner = os.getpid()
         self._loop = new_loop()
         self._requests: deque[tuple[Work, Future[Any]]] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Future[Any]] = {}
         self._is_awake = False
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -60,13 +60,17 @@ class LoopThread:
         """Whether the thread is in this process: a forked child has a copy of this object, but no thread."""
         return os.getpid() == self._owner
 
+    def check_caller(self) -> None:
+        """Raise `UsageError` in a callback: it runs in the loop, and would wait for itself."""
+        if threading.current_thread() is self._thread:
+            raise UsageError("a callback of vivum.sync must not call back into it; hand the work to another thread")
+
     def call(self, work: Work, timeout_s: float | None = None) -> Any:
         """Run a coroutine in the loop and return its result. Raises `TimeoutError` after `timeout_s`.
 
         The thread must be in this process.
         """
-        if threading.current_thread() is self._thread:
-            raise UsageError("a callback of vivum.sync must not call back into it; hand the work to another thread")
+        self.check_caller()
         if not self.is_here:
             raise UsageError("this process was forked from the one that the node is in; connect again here")
         if self._is_stopped:
@@ -89,8 +93,8 @@ class LoopThread:
         while self._requests:
             work, future = self._requests.popleft()
             task = self._loop.create_task(self._do(work, future))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = future
+            task.add_done_callback(self._tasks.pop)
 
     async def _do(self, work: Work, future: "Future[Any]") -> None:
         task = asyncio.current_task()
@@ -106,14 +110,18 @@ class LoopThread:
         try:
             result = await work()
         except asyncio.CancelledError:
-            if not future.cancelled():
-                future.set_exception(UsageError("the node was closed while it worked; connect again"))
+            self._refuse(future)
         except BaseException as error:
-            if not future.cancelled():
+            if not future.done():
                 future.set_exception(error)
         else:
-            if not future.cancelled():
+            if not future.done():
                 future.set_result(result)
+
+    @staticmethod
+    def _refuse(future: "Future[Any]") -> None:
+        if not future.done():
+            future.set_exception(UsageError("the node was closed while it worked; connect again"))
 
     def stop(self) -> None:
         """End the loop and its thread. May be called again, and does nothing in a forked child."""
@@ -124,6 +132,8 @@ class LoopThread:
         self._thread.join(5.0)
 
     def _stop_all(self) -> None:
-        for task in self._tasks:
+        for task, future in self._tasks.items():
             task.cancel()
+            # One that has not begun yet never will: it cannot say so itself.
+            self._refuse(future)
         self._loop.call_soon(self._loop.stop)

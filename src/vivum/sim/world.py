@@ -20,11 +20,11 @@ from vivum.core.machine import Command, Delivery
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
 from vivum.node.build import PROTOCOLS, make_settings
-from vivum.node.carrier import SERVICE_NODE
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer, TraceRecord
 from vivum.protocols.commands import JoinGroup, LeaveGroup, SlowMembers
+from vivum.protocols.membership.service.role import SERVICE_NODE
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.sim.clock import DriftingClock
 from vivum.sim.engine import Network, Scheduler

@@ -16,14 +16,14 @@ from contextlib import suppress
 from itertools import accumulate
 from operator import mul
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vivum.core.errors import UsageError
 from vivum.storage.runs import RecordedRun, check_size, parts_of, payload_size
 from vivum.storage.segment_format import ALIGNMENT, COLUMNS, HEADER_BYTES, BatchEntry, batch_header, log_schema
 from vivum.storage.trace_schema import arrow
 
-if os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
     from vivum.storage._packing_twin import lay_columns
 else:
     try:

@@ -28,26 +28,23 @@ __all__ = [
     "WorldVerdict",
 ]
 
-# Where each name lives. It is imported when it is first used: tests of a machine need no event loop.
+# Where the names live. Each is imported when it is first used: tests of a machine need no event loop.
 _HOMES = {
-    "Deadlock": "vivum.testing.loop",
-    "Pair": "vivum.testing.pair",
-    "Process": "vivum.testing.process",
-    "ProcessKilled": "vivum.testing.process",
-    "SimulatedHost": "vivum.testing.world",
-    "WorldVerdict": "vivum.testing.verdict",
-    "VirtualClock": "vivum.testing.clock",
-    "VirtualLoop": "vivum.testing.loop",
-    "World": "vivum.testing.world",
+    "vivum.testing.clock": ("VirtualClock",),
+    "vivum.testing.loop": ("Deadlock", "VirtualLoop"),
+    "vivum.testing.pair": ("Pair",),
+    "vivum.testing.process": ("Process", "ProcessKilled"),
+    "vivum.testing.verdict": ("WorldVerdict",),
+    "vivum.testing.world": ("SimulatedHost", "World"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'vivum.testing' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(home), name)
+            return value
+    raise AttributeError(f"module 'vivum.testing' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

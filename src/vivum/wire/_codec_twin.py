@@ -1,8 +1,10 @@
 """The codec in plain Python, for where the compiled one was not built. Format: `docs/design/wire.md`.
 
 Same names as `_codec.pyx` and same behaviour to the byte and to the error; change both or neither. Read this
-one first: the compiled module is the same program with pointers. Meanings are told in `_codec.pyi`.
+one first: the compiled module is the same program with pointers. Types and meanings of both are told here.
 """
+
+from typing import TYPE_CHECKING, final
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
@@ -37,6 +39,9 @@ from vivum.wire.layout import (
     WINDOW_MAX,
     WORTHWHILE_PART,
 )
+
+if TYPE_CHECKING:
+    from vivum.wire._frame_bytes import FrameMemory
 
 __all__ = [
     "BEYOND",
@@ -100,12 +105,17 @@ def _header(
     return HEADER.pack(VERSION, kind, length, domain, sender, incarnation, key_epoch, region, view, sequence, sent_ns)
 
 
+@final
 class FrameBuilder:
-    """A frame under construction."""
+    """A frame of messages under construction, used again for the next one after `seal`.
+
+    A method that raises leaves it as it was. Payloads may be any bytes-like object and are copied at once.
+    """
 
     __slots__ = ("_body", "_capacity", "_count", "_run", "_run_count", "_run_group", "_run_next")
 
-    def __init__(self, capacity: int, memory: None = None) -> None:  # noqa: ARG002 - only compiled builders use one
+    def __init__(self, capacity: int, memory: "FrameMemory | None" = None) -> None:  # noqa: ARG002 - used compiled
+        """Prepare for frames of up to `capacity` bytes. Large ones are sealed in the memory, while it has room."""
         self._capacity = require(capacity, "capacity", CAPACITY_MIN, FRAME_BYTES_MAX)
         self._reset()
 
@@ -119,7 +129,7 @@ class FrameBuilder:
 
     @property
     def capacity(self) -> int:
-        """Bytes that the frame may have."""
+        """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""
         return self._capacity
 
     @property
@@ -173,13 +183,20 @@ class FrameBuilder:
             LENGTH.pack_into(self._body, self._run + 12, self._run_count)
 
     def append(self, group: int, sequence: int, payload: Buffer) -> bool:
-        """Put one message in; False, and nothing changed, if it does not fit."""
+        """Put one message in; False, and nothing changed, if it does not fit (now, or ever).
+
+        It continues the open run if it is the next message of the same group, else it opens a run. A run is open
+        until another opens or it ends with the beginning of a message.
+        """
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         return self._put(group, sequence, bytes_of(payload, "payload"))
 
     def extend(self, group: int, first_sequence: int, payloads: list[bytes] | tuple[bytes, ...], start: int = 0) -> int:
-        """Put in as many as fit; return the index of the first that did not."""
+        """Put in as many as fit, from index `start` on; return the index of the first that did not.
+
+        `payloads[i]` has sequence `first_sequence + i`, whatever `start` is: go on with the returned index.
+        """
         require(group, "group", 0, GROUP_MAX)
         require(first_sequence, "first_sequence", 0, SEQUENCE_MAX)
         if not isinstance(payloads, (list, tuple)):
@@ -198,7 +215,11 @@ class FrameBuilder:
         return index
 
     def append_fragment(self, group: int, sequence: int, flags: int, payload: Buffer, total: int | None = None) -> None:
-        """Put in one piece of a message that is cut."""
+        """Put in one piece of a message that is cut. The first, and only it, needs `total`.
+
+        The first (`FLAG_MORE` alone) continues the open run as `append` does, and ends it. Any other opens a run.
+        Raises `UsageError` if there is no room: `vivum.wire.fragments` cuts to measure.
+        """
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         require(flags, "flags", 0, U32_MAX)
@@ -237,7 +258,7 @@ class FrameBuilder:
             self._run = -1
 
     def room(self, group: int, sequence: int) -> int:
-        """Return the largest payload that `append` would take now, or -1."""
+        """Return the largest payload that `append` would take now, or -1 if not even an empty one."""
         require(group, "group", 0, GROUP_MAX)
         require(sequence, "sequence", 0, SEQUENCE_MAX)
         left = self._capacity - self.size - LENGTH_BYTES
@@ -258,7 +279,10 @@ class FrameBuilder:
         key_epoch: int = 0,
         pad_to: int = 0,
     ) -> bytes:
-        """Return the frame and begin the next one."""
+        """Return the frame, zero-padded to `pad_to` bytes if it is shorter, and begin the next one.
+
+        `pad_to` is at most the capacity. A frame without messages is allowed: it fills a number.
+        """
         size = max(self.size, pad_to) if isinstance(pad_to, int) and pad_to <= self._capacity else self.size
         header = _header(
             MESSAGE_KINDS, size, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
@@ -284,7 +308,18 @@ class FrameBuilder:
         sequence: int,
         sent_ns: int,
     ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int, int], int]:
-        """Seal parts into frames; return them, what is in each, where to go on, and the bytes taken of that part."""
+        """Seal parts in turn into frames of rising `sequence`, the last of them partly filled if the parts end.
+
+        What was appended before begins the first frame. A message that is larger than a frame is cut; with
+        `cut_to_fill` also one that does not fit the rest of a frame, if its beginning fills an eighth of it.
+
+        Make at most `frames_max` frames, none once they have `bytes_max` bytes, and begin none behind the first
+        `begin_parts` parts. Return the frames; for each the groups that are in it, with the number of the first message
+        that is not wholly in frames; where to go on: index of a part, of a message in it, and the bytes of it that are
+        in frames; and the bytes of messages that were taken from that part.
+
+        A message that is not bytes raises `TypeError` if it would be in the first frame, else it ends the run.
+        """
         if type(parts) is not list:
             raise refusals.not_a_list(parts)
         for part in parts:
@@ -393,7 +428,7 @@ def seal_control(
     body: Buffer,
     key_epoch: int = 0,
 ) -> bytes:
-    """Make a control frame around an encoded body."""
+    """Make a control frame around an encoded body; `vivum.wire.control` encodes bodies."""
     fields = (kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch)
     _header(_CONTROL_KINDS, 0, *fields)
     content = bytes_of(body, "body")

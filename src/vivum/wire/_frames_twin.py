@@ -4,7 +4,7 @@ Same names as `_frames.pyx` and same behaviour to the byte and to the error; cha
 """
 
 from collections.abc import Iterator, Sequence, Set
-from typing import overload
+from typing import final, overload
 
 import msgspec
 
@@ -38,21 +38,43 @@ _FLAGS = FLAG_CONTINUES | FLAG_MORE
 _KIND_OF = {int(kind): kind for kind in Kind}
 
 
+@final
 class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One validated frame inside a received buffer."""
+    """One frame inside a received buffer, made and validated by `split`. Immutable; compared by identity."""
 
     kind: Kind
     length: int
+    """Bytes of the whole frame, header and padding included."""
+
     domain: int
+    """Tag of the domain's name; the gate compares it."""
+
     sender: int
+    """Node id of the sender that numbered the frame."""
+
     incarnation: int
+    """Life of that sender."""
+
     key_epoch: int
+    """0: not sealed."""
+
     region: int
+    """Region of the stream, or the group where a protocol numbers by group."""
+
     view: int
+    """View of that region."""
+
     sequence: int
+    """Number of the frame in its stream."""
+
     sent_ns: int
+    """Sender's clock when the frame was sealed."""
+
     data: bytes
+    """The whole buffer that the frame is in. Holding a frame holds all of it."""
+
     start: int
+    """Offset of the frame in `data`."""
 
     @property
     def body_start(self) -> int:
@@ -70,7 +92,11 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
         return (self.sender, self.incarnation, self.region, self.view)
 
     def messages(self) -> list[Run]:
-        """Copy out all runs; cannot fail."""
+        """Copy out all runs: group, sequence of the first, flags, payloads. Cannot fail.
+
+        With `FLAG_CONTINUES` the first payload is not the beginning of its message, with `FLAG_MORE` the last is not
+        its end: a `Joiner` takes such runs.
+        """
         runs: list[Run] = []
         if self.kind not in MESSAGE_KINDS:
             return runs
@@ -134,7 +160,11 @@ def _check_body(data: bytes, at: int, stop: int) -> None:
 
 
 def split(data: Buffer) -> list[Frame]:
-    """Cut a received buffer into its frames, all checked, or raise a `DecodeError`."""
+    """Cut a received buffer into its frames, all of them checked to the last byte.
+
+    Raises `VersionError` or another `DecodeError` for the whole buffer if any frame in it is bad. What is not
+    `bytes` is copied once, since callers use their receive buffers again.
+    """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise refusals.not_bytes_like("data", data)
     if type(data) is not bytes:
@@ -181,7 +211,7 @@ def split(data: Buffer) -> list[Frame]:
 
 
 def consecutive(frames: list[Frame], start: int = 0) -> int:
-    """Count frames from an index on that follow each other in one stream, all of one kind."""
+    """Count the frames from index `start` on that follow each other in one stream, all of one kind; 0 past the end."""
     stop = len(frames)
     index = require(start, "start", 0, stop)
     if index == stop:
@@ -197,13 +227,22 @@ def consecutive(frames: list[Frame], start: int = 0) -> int:
     return index - start
 
 
+@final
 class PackedRun(Sequence[bytes]):
-    """Messages of frames that were not cut: where they lie in what was received."""
+    """Messages that were not cut, for code that keeps them as they are and needs no object for each.
+
+    A sequence of payloads like any other, which cuts anew for every look: a caller that wants to have the messages
+    calls `cut` once. It keeps what was received in memory. Only `take_runs` makes one.
+    """
 
     __slots__ = ("_count", "_pieces", "held_bytes", "payload_bytes")
 
     payload_bytes: int
+    """Bytes of all messages."""
+
     held_bytes: int
+    """Bytes that are kept in memory by this."""
+
     _count: int
     _pieces: list[tuple[bytes, int, int]]
 
@@ -212,7 +251,10 @@ class PackedRun(Sequence[bytes]):
 
     @property
     def pieces(self) -> list[tuple[bytes, int, int]]:
-        """For each frame: what was received, where its first message is, how many it has."""
+        """For each frame: what was received, where the length of its first message is in there, how many it has.
+
+        They lie one behind the other, each behind its length of two bytes, and were checked by `split`.
+        """
         return list(self._pieces)
 
     def __len__(self) -> int:
@@ -285,7 +327,14 @@ def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun 
 def take_runs(
     frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
 ) -> list[tuple[int, int, int, int, list[bytes] | PackedRun]]:
-    """Take the messages of frames out, as one run where the first of a frame goes on with the last before."""
+    """Take the messages of frames out, in runs, each with the index of its first frame before it.
+
+    Runs are as `Frame.messages` gives them, but the list with which a SPREAD frame begins is left out. Where the first
+    run of a frame goes on with the last of the frame before, both without flags and sealed at the same time, they are
+    one, of no more than `messages_max` messages if it is of several. Runs of group `GROUP_MAX` are never joined.
+    Messages of a group in `packed` are not cut where frames have nothing else in them, unless that would hold on to
+    more than twice their bytes. Of such a group, frames that have nothing else are not joined with others.
+    """
     require(messages_max, "messages_max", 0, U64_MAX)
     # Runs with all frames that they are of, and the index of the first.
     spans: list[tuple[int, list[Frame], Run]] = []

@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def resend(frame: Buffer) -> bytes:
-    """Return the same frame with kind RESENT."""
+    """Return the same frame of messages with kind RESENT: same sender, same number, same bytes."""
     content = bytes_of(frame, "frame")
     if (
         len(content) < HEADER_BYTES
@@ -53,7 +53,10 @@ def _varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def relabel(frame: Buffer, region: int, view: int) -> bytes | None:
-    """Return a SPREAD frame as the frame of one region view, or None if its list does not have that."""
+    """Return a SPREAD frame as the frame of one region view: kind DATA, with that region, view and its number there.
+
+    None if the list with which the frame begins does not have the region view, or is torn before it.
+    """
     content = bytes_of(frame, "frame")
     require(region, "region", 0, U32_MAX)
     require(view, "view", 0, U32_MAX)

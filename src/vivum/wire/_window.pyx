@@ -54,7 +54,7 @@ BEYOND = C_BEYOND
 
 @cython.final
 cdef class SequenceWindow:
-    """Which frames of a stream were received; see `_codec.pyi`.
+    """Which frames of a stream were received; see `_window_twin.py`.
 
     A ring of bits, one for each number of `prefix <= n < prefix + capacity` at place `n & mask`. The ring is at least
     as large as the window, so places do not collide; bits of numbers outside the window are always 0.

@@ -1,7 +1,9 @@
 """Sequence windows and XOR in plain Python; `_codec_twin` exports them.
 
-Same names and same behaviour as `_window.pyx`; change both or neither. Meanings are told in `_codec.pyi`.
+Same names and same behaviour as `_window.pyx`; change both or neither.
 """
+
+from typing import final
 
 from vivum.core.ranges import RangeSet
 from vivum.wire import refusals
@@ -9,8 +11,13 @@ from vivum.wire._arguments import bytes_of, require
 from vivum.wire.layout import BEYOND, DUPLICATE, NEW, SEQUENCE_MAX, U64_MAX, WINDOW_MAX
 
 
+@final
 class SequenceWindow:
-    """Which frames of a stream were received."""
+    """Which frames of one stream were received: a prefix, and any of the `capacity` numbers from there on.
+
+    Invariants: `prefix` itself was not received; `prefix <= stop`; `held < capacity`.
+    Numbers go to `SEQUENCE_MAX`, 2**64 - 2; the one number above is always `BEYOND`.
+    """
 
     __slots__ = ("_capacity", "_held", "_prefix", "_stop")
 
@@ -21,7 +28,7 @@ class SequenceWindow:
 
     @property
     def capacity(self) -> int:
-        """How many numbers from `prefix` on can be kept."""
+        """How many numbers from `prefix` on can be kept; 1 to `WINDOW_MAX`."""
         return self._capacity
 
     @property
@@ -31,7 +38,7 @@ class SequenceWindow:
 
     @property
     def stop(self) -> int:
-        """One past the highest number that is known to exist."""
+        """One past the highest number that is known to exist, by `add` or `announce`."""
         return self._stop
 
     @property
@@ -45,7 +52,10 @@ class SequenceWindow:
             self._held.discard_range(0, self._prefix)
 
     def add(self, sequence: int) -> int:
-        """Note one frame as received."""
+        """Note one frame as received: `NEW`, `DUPLICATE`, or `BEYOND` if `sequence >= prefix + capacity`.
+
+        Only `NEW` changes anything. After `BEYOND`, `announce(sequence + 1)` lets the frame be asked for.
+        """
         require(sequence, "sequence", 0, U64_MAX)
         if sequence < self._prefix:
             return DUPLICATE
@@ -58,13 +68,17 @@ class SequenceWindow:
         return NEW
 
     def announce(self, stop: int) -> None:
-        """Note that the sender has come this far."""
+        """Note that the sender has come this far. Never lowers `stop`, and may raise it past the window.
+
+        More than 64 bits are cut to 2**64 - 1. A lying sender can make a window expect much, but only in its
+        own stream, and a gap costs one range however long it is.
+        """
         if isinstance(stop, int):
             stop = min(stop, U64_MAX)
         self._stop = max(self._stop, require(stop, "stop", 0, U64_MAX))
 
     def missing(self, ranges_max: int) -> list[int]:
-        """List the lowest gaps as flat bounds."""
+        """List the gaps in `prefix <= n < stop`, lowest first, as flat bounds (`RangeSet.from_bounds`)."""
         if not isinstance(ranges_max, int):
             raise refusals.not_an_int("ranges_max", ranges_max)
         gaps = RangeSet([(self._prefix, self._stop)])
@@ -72,7 +86,7 @@ class SequenceWindow:
         return gaps.bounds()[: 2 * max(ranges_max, 0)]
 
     def skip_to(self, sequence: int) -> int:
-        """Give up everything below; return how many were given up."""
+        """Give up every number below `sequence`; return how many were never received. Never goes back."""
         sequence = require(sequence, "sequence", 0, U64_MAX)
         if sequence <= self._prefix:
             return 0
@@ -85,6 +99,7 @@ class SequenceWindow:
         return given_up
 
     def __contains__(self, sequence: int) -> bool:
+        """Return whether a number is done: received, skipped, or before the first."""
         if not isinstance(sequence, int):
             raise refusals.not_an_int("sequence", sequence)
         return 0 <= sequence < self._prefix or sequence in self._held
@@ -94,7 +109,7 @@ class SequenceWindow:
 
 
 def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
-    """XOR the source into a part of the target."""
+    """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""
     require(offset, "offset", 0, U64_MAX)
     if not isinstance(target, bytearray):
         raise refusals.not_a_bytearray(target)
@@ -107,7 +122,7 @@ def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: 
 
 
 def measure(payloads: list[bytes] | tuple[bytes, ...], start: int = 0, stop: int | None = None) -> tuple[int, int]:
-    """Add up the sizes of messages `start <= n < stop` and find the largest."""
+    """Add up the sizes of messages `start <= n < stop` and find the largest. Refuses what is not `bytes`."""
     if not isinstance(payloads, (list, tuple)):
         raise refusals.not_a_list(payloads)
     stop = len(payloads) if stop is None else require(stop, "stop", 0, len(payloads))

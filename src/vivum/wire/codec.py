@@ -1,20 +1,16 @@
 """The codec in use: the compiled one, or its plain-Python twin where that was not built.
 
 `VIVUM_PURE=1` in the environment forces the twin, for tests and for suspicion. `COMPILED` tells which it is;
-`vivum doctor` shows it. What the names mean is told in `_codec.pyi`.
+`vivum doctor` shows it. What the names mean is told in `_codec_twin`, which also has the types of both.
 """
 
 import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from vivum.wire import _codec as _chosen
+COMPILED = False
 
-    COMPILED: bool
-elif os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
     from vivum.wire import _codec_twin as _chosen
-
-    COMPILED = False
 else:
     try:
         from vivum.wire import _codec as _chosen
@@ -22,8 +18,6 @@ else:
         COMPILED = True
     except ImportError:
         from vivum.wire import _codec_twin as _chosen
-
-        COMPILED = False
 
 VERSION = _chosen.VERSION
 HEADER_BYTES = _chosen.HEADER_BYTES

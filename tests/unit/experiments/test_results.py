@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from experiments.description import ColumnSpec, Experiment, MeasureSpec, Point, PointParameters, QuickSpec
 from experiments.results import Outcome, ResultFile, compared, outcomes_of, pending
-from experiments.tables import BEGIN, END, make_table, write_into
+from experiments.tables import BEGIN, END, make_lines, make_table, write_into
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -86,3 +86,16 @@ def test_the_command_runs_skips_what_is_done_and_reports_what_failed(tmp_path):
     assert msgspec.json.decode(first.stdout, type=Outcome).axes == {"traffic.0.senders": 1}
     second = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert "2 points, 1 done before" in second.stderr
+
+
+def test_a_table_that_is_wider_than_a_page_becomes_several_with_numbered_rows() -> None:
+    rows = [["a" * 40, "b" * 40, "c" * 40, "d"], ["1", "2", "3", "4"]]
+    assert make_lines(rows) == [
+        f"| # | {'a' * 40} | {'b' * 40} |",
+        "|---:|---:|---:|",
+        "| 1 | 1 | 2 |",
+        "",
+        f"| # | {'c' * 40} | d |",
+        "|---:|---:|---:|",
+        "| 1 | 3 | 4 |",
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
+from vivum.guarantees import BEST_EFFORT, RELIABLE
 from vivum.live import tracing
 from vivum.live.tracing import NodeTrace, TraceFolder
 from vivum.observe.trace import GroupJoined, NodeStarted, NodeStopped
@@ -46,11 +47,14 @@ def test_a_node_goes_on_while_its_trace_waits_for_the_disk_and_all_is_written(tm
 
 def test_topics_that_promise_nothing_are_left_out(tmp_path):
     trace = NodeTrace(TraceFolder(tmp_path, "node"))
-    trace.leave_out(GroupId(7))
+    trace.on_topic(0, "/t", GroupId(7), BEST_EFFORT)
     for group in (6, 7, 8):
         trace(GroupJoined(group, *LIFE, group))
-    trace.close(9)
-    assert [each.time_ns for each in read_trace(tmp_path)] == [6, 8]
+    # The number comes to a topic that promises something.
+    trace.on_topic(9, "/u", GroupId(7), RELIABLE)
+    trace(GroupJoined(9, *LIFE, 7))
+    trace.close(10)
+    assert [each.time_ns for each in read_trace(tmp_path)] == [6, 8, 9]
 
 
 def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):

@@ -1,11 +1,12 @@
 """Who is dropped, who is not, and how they come back."""
 
+from effects import MemoryTrace
 from membership_net.net import SERVICE, Net
 from membership_net.scenes import net_of
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.observe.trace import MemoryTrace, NodeStarted, NodeStopped
+from vivum.observe.trace import NodeStarted, NodeStopped
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client.client import ClientState
 

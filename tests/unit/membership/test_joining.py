@@ -26,8 +26,7 @@ def test_a_process_becomes_a_member_and_learns_its_region():
     net.run_for(50 * MILLISECOND)
     assert a.own_region == b.own_region
     assert a.own_region.members == (a.member, b.member), "oldest first"
-    assert a.own_region.has_group(8191)
-    assert not a.own_region.has_group(8192)
+    assert a.own_region.groups == (0, 8192)
     assert a.groups == RangeSet([(0, 8192)])
     assert (a.epoch, a.group_view(GroupId(5)), a.group_view(GroupId(9000))) == (1, 1, 0)
     assert a.endpoints == {1: Endpoint("h1", 1), 2: Endpoint("h2", 1)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from effects import deliveries
+from effects import MemoryTrace, deliveries
 from vivum.core.errors import UsageError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import NO_FRAMES, Command, Datagram, Delivery, Effect, Persist, Priority
@@ -14,7 +14,6 @@ from vivum.node.build import PROTOCOLS
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import (
-    MemoryTrace,
     MessageDelivered,
     MessagesFailed,
     MessagesLost,

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from effects import datagrams, deliveries
+from effects import MemoryTrace, datagrams, deliveries
 from live_wire.wired import NO_CHANNEL, Wire
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import NO_FRAMES, Datagram, Delivery, Priority
-from vivum.observe.trace import MemoryTrace, MessageDelivered, MessageSent
+from vivum.observe.trace import MessageDelivered, MessageSent
 from vivum.protocols.commands import JoinGroup, SendMessages
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.qsm.send.sender import SEND_NOW_BYTES

@@ -1,4 +1,4 @@
-"""Trace records: one list, one meaning for each field name; and the sinks in memory."""
+"""Trace records: one list, one meaning for each field name; and the digest of all."""
 
 import re
 from typing import get_args
@@ -11,7 +11,6 @@ from vivum.observe.trace import (
     GroupJoined,
     GroupLeft,
     HashTrace,
-    MemoryTrace,
     NodeStarted,
     Record,
     TraceRecord,
@@ -60,14 +59,6 @@ def test_records_are_frozen_and_compared_by_value_and_type() -> None:
     assert record != GroupLeft(5, 1, 1, group=7)
     with pytest.raises(AttributeError):
         record.group = 8  # type: ignore[misc]
-
-
-def test_memory_keeps_records_in_their_order() -> None:
-    sink = MemoryTrace()
-    records = [NodeStarted(5, 1, 1), NodeStarted(3, 2, 1)]
-    for record in records:
-        sink(record)
-    assert sink.records == records
 
 
 def _hash(*records: TraceRecord) -> str:

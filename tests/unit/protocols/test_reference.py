@@ -1,14 +1,14 @@
 """The reference protocol, sentence by sentence of `docs/design/reference.md`."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from duo import ALICE, ALICE_1, BOB, CAROL, GROUP, Duo, numbered, send_one_a_frame
 from effects import datagrams, deliveries
 from vivum.core.errors import LimitError
-from vivum.core.ids import Channel, GroupId, Member, NodeId
+from vivum.core.ids import Channel
 from vivum.core.limits import Limits
 from vivum.core.machine import Priority
 from vivum.core.time import MILLISECOND, SECOND
@@ -21,27 +21,11 @@ from vivum.protocols.commands import (
 )
 from vivum.wire.kinds import kind_name
 
-MakeDuo = Callable[..., Any]
-GROUP = GroupId(7)
-ALICE, BOB, CAROL = NodeId(1), NodeId(2), NodeId(3)
-ALICE_1 = Member(ALICE, 1)
-BOB_1 = Member(BOB, 1)
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
-
-
-def send_one_a_frame(duo: Any, endpoint: Any, payloads: list[bytes]) -> None:
-    for payload in payloads:
-        duo.send(endpoint, payload)
-
-
 # On send.
 
 
-def test_messages_arrive_in_order_and_at_home_at_once(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_messages_arrive_in_order_and_at_home_at_once() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(100))
     assert duo.got(duo.a, ALICE) == numbered(100)
     duo.pair.run_for(SECOND)
@@ -49,16 +33,16 @@ def test_messages_arrive_in_order_and_at_home_at_once(make_duo: MakeDuo) -> None
     assert duo.told(duo.b, GapReported) == []
 
 
-def test_messages_of_one_command_share_frames(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_messages_of_one_command_share_frames() -> None:
+    duo = Duo()
     duo.send(duo.a, *numbered(100))
     duo.pair.run_for(SECOND)
     assert duo.got(duo.b, ALICE) == numbered(100)
     assert duo.counters(duo.b).frames_received == 1
 
 
-def test_both_ways_are_independent_streams(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_both_ways_are_independent_streams() -> None:
+    duo = Duo()
     duo.send(duo.a, b"from alice")
     duo.send(duo.b, b"from bob")
     duo.pair.run_for(SECOND)
@@ -66,15 +50,15 @@ def test_both_ways_are_independent_streams(make_duo: MakeDuo) -> None:
     assert duo.got(duo.a, BOB) == [b"from bob"]
 
 
-def test_an_empty_message_is_a_message(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_an_empty_message_is_a_message() -> None:
+    duo = Duo()
     duo.send(duo.a, b"", b"x", b"")
     duo.pair.run_for(SECOND)
     assert duo.got(duo.b, ALICE) == [b"", b"x", b""]
 
 
-def test_a_full_window_and_a_full_queue_refuse_and_change_nothing(make_duo: MakeDuo) -> None:
-    duo = make_duo(window_frames=4, pending_bytes_max=10_000)
+def test_a_full_window_and_a_full_queue_refuse_and_change_nothing() -> None:
+    duo = Duo(window_frames=4, pending_bytes_max=10_000)
     duo.drop_all()
     accepted = 4 + 9
     for _ in range(accepted):
@@ -96,8 +80,8 @@ def test_a_full_window_and_a_full_queue_refuse_and_change_nothing(make_duo: Make
     assert duo.pair.deliveries[duo.a][-1].first_sequence == accepted
 
 
-def test_a_queue_of_empty_messages_has_an_end_too(make_duo: MakeDuo) -> None:
-    duo = make_duo(window_frames=1, pending_bytes_max=10_000)
+def test_a_queue_of_empty_messages_has_an_end_too() -> None:
+    duo = Duo(window_frames=1, pending_bytes_max=10_000)
     duo.drop_all()
     duo.send(duo.a, b"in the window")
     duo.send(duo.a, *[b""] * 150)
@@ -105,22 +89,22 @@ def test_a_queue_of_empty_messages_has_an_end_too(make_duo: MakeDuo) -> None:
         duo.send(duo.a, *[b""] * 150)
 
 
-def test_a_batch_over_the_limit_of_the_queue_is_refused_even_when_the_queue_is_empty(make_duo: MakeDuo) -> None:
-    duo = make_duo(pending_bytes_max=10_000)
+def test_a_batch_over_the_limit_of_the_queue_is_refused_even_when_the_queue_is_empty() -> None:
+    duo = Duo(pending_bytes_max=10_000)
     with pytest.raises(LimitError, match="send fewer at once"):
         duo.send(duo.a, *[bytes(1000)] * 20)
     assert duo.told(duo.a, QueueGrew) == []
 
 
-def test_one_message_larger_than_the_queue_goes_alone(make_duo: MakeDuo) -> None:
-    duo = make_duo(pending_bytes_max=10_000)
+def test_one_message_larger_than_the_queue_goes_alone() -> None:
+    duo = Duo(pending_bytes_max=10_000)
     duo.send(duo.a, bytes(50_000))
     duo.pair.run_for(SECOND)
     assert duo.got(duo.b, ALICE) == [bytes(50_000)]
 
 
-def test_a_message_over_the_limit_is_refused(make_duo: MakeDuo) -> None:
-    duo = make_duo(limits=Limits(message_bytes_max=5000))
+def test_a_message_over_the_limit_is_refused() -> None:
+    duo = Duo(limits=Limits(message_bytes_max=5000))
     with pytest.raises(LimitError, match="message_bytes_max=5000"):
         duo.send(duo.a, b"fits", bytes(5001))
     duo.send(duo.a, bytes(5000))
@@ -129,8 +113,8 @@ def test_a_message_over_the_limit_is_refused(make_duo: MakeDuo) -> None:
     assert duo.counters(duo.a).messages_rejected == 2
 
 
-def test_a_queue_tells_each_new_high(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_queue_tells_each_new_high() -> None:
+    duo = Duo()
     for size in (10, 5, 20):
         duo.send(duo.a, bytes(size))
     depths = [event.depth for event in duo.told(duo.a, QueueGrew)]
@@ -142,8 +126,8 @@ def test_a_queue_tells_each_new_high(make_duo: MakeDuo) -> None:
 
 
 @pytest.mark.parametrize("lost", [{0}, {3}, {3, 4}, {0, 2, 4, 6, 8}, set(range(9))])
-def test_lost_frames_are_asked_for_and_delivered_in_order(make_duo: MakeDuo, lost: set[int]) -> None:
-    duo = make_duo()
+def test_lost_frames_are_asked_for_and_delivered_in_order(lost: set[int]) -> None:
+    duo = Duo()
     duo.drop_data(*lost)
     send_one_a_frame(duo, duo.a, numbered(10))
     duo.pair.run_for(50 * MILLISECOND)
@@ -153,8 +137,8 @@ def test_lost_frames_are_asked_for_and_delivered_in_order(make_duo: MakeDuo, los
     assert duo.told(duo.b, GapReported) == []
 
 
-def test_a_frame_that_is_only_late_is_not_asked_for(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_frame_that_is_only_late_is_not_asked_for() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(2))
     first, second = (datagram.data for _, _, datagram in duo.pair._on_link)
     duo.pair._on_link.clear()
@@ -169,8 +153,8 @@ def test_a_frame_that_is_only_late_is_not_asked_for(make_duo: MakeDuo) -> None:
     assert bob.counters.naks_sent == 0
 
 
-def test_the_loss_of_the_last_frame_is_found_by_the_heartbeat(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_the_loss_of_the_last_frame_is_found_by_the_heartbeat() -> None:
+    duo = Duo()
     duo.drop_data(9)
     send_one_a_frame(duo, duo.a, numbered(10))
     duo.pair.run_for(49 * MILLISECOND)
@@ -179,8 +163,8 @@ def test_the_loss_of_the_last_frame_is_found_by_the_heartbeat(make_duo: MakeDuo)
     assert duo.got(duo.b, ALICE) == numbered(10)
 
 
-def test_when_everything_is_lost_for_a_time_everything_comes_afterwards(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_when_everything_is_lost_for_a_time_everything_comes_afterwards() -> None:
+    duo = Duo()
     duo.drop_all()
     send_one_a_frame(duo, duo.a, numbered(200))
     duo.pair.run_for(2 * SECOND)
@@ -192,8 +176,8 @@ def test_when_everything_is_lost_for_a_time_everything_comes_afterwards(make_duo
 
 
 @pytest.mark.parametrize("kind", ["ACK", "NAK", "HEARTBEAT", "RESENT"])
-def test_the_loss_of_control_frames_for_a_time_does_no_harm(make_duo: MakeDuo, kind: str) -> None:
-    duo = make_duo()
+def test_the_loss_of_control_frames_for_a_time_does_no_harm(kind: str) -> None:
+    duo = Duo()
     lossy = {"until": 1_500_000_000}
     duo.pair.drop = lambda _, datagram: (
         duo.pair.clock.now_ns < lossy["until"]
@@ -205,8 +189,8 @@ def test_the_loss_of_control_frames_for_a_time_does_no_harm(make_duo: MakeDuo, k
     assert sum(event.stop - event.first for event in duo.told(duo.a, SendConfirmed)) == 30
 
 
-def test_a_frame_that_comes_twice_is_delivered_once(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_frame_that_comes_twice_is_delivered_once() -> None:
+    duo = Duo()
     duo.send(duo.a, b"once")
     (_, _, datagram) = duo.pair._on_link[0]
     for _ in range(3):
@@ -216,8 +200,8 @@ def test_a_frame_that_comes_twice_is_delivered_once(make_duo: MakeDuo) -> None:
     assert duo.counters(duo.b).frames_duplicate == 3
 
 
-def test_requests_double_their_distance_while_the_sender_is_silent(make_duo: MakeDuo) -> None:
-    duo = make_duo(give_up_after_ns=60 * SECOND)
+def test_requests_double_their_distance_while_the_sender_is_silent() -> None:
+    duo = Duo(give_up_after_ns=60 * SECOND)
     duo.drop_data(0)
     send_one_a_frame(duo, duo.a, numbered(2))
     duo.drop_kinds("RESENT", "HEARTBEAT", "ACK")
@@ -227,8 +211,8 @@ def test_requests_double_their_distance_while_the_sender_is_silent(make_duo: Mak
     assert 9 + 9.0 / 0.64 <= naks <= 9 + 10 / 0.32
 
 
-def test_a_repair_goes_to_the_one_who_asked_alone(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_repair_goes_to_the_one_who_asked_alone() -> None:
+    duo = Duo()
     seen = []
     duo.drop_data(0)
     lose = duo.pair.drop
@@ -248,8 +232,8 @@ def test_a_repair_goes_to_the_one_who_asked_alone(make_duo: MakeDuo) -> None:
 # Large messages.
 
 
-def test_a_large_message_is_cut_and_joined(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_large_message_is_cut_and_joined() -> None:
+    duo = Duo()
     large = bytes(range(256)) * 400
     duo.send(duo.a, b"before", large, b"after")
     duo.pair.run_for(SECOND)
@@ -257,8 +241,8 @@ def test_a_large_message_is_cut_and_joined(make_duo: MakeDuo) -> None:
 
 
 @pytest.mark.parametrize("lost", [0, 1, 35, 71])
-def test_a_large_message_survives_the_loss_of_any_fragment(make_duo: MakeDuo, lost: int) -> None:
-    duo = make_duo()
+def test_a_large_message_survives_the_loss_of_any_fragment(lost: int) -> None:
+    duo = Duo()
     duo.drop_data(lost)
     large = bytes(range(256)) * 400
     duo.send(duo.a, b"before", large, b"after")
@@ -267,10 +251,8 @@ def test_a_large_message_survives_the_loss_of_any_fragment(make_duo: MakeDuo, lo
     assert duo.counters(duo.b).repairs_received == 1
 
 
-def test_a_large_message_over_the_receivers_limit_is_reported_as_a_gap_even_if_it_is_the_last(
-    make_duo: MakeDuo,
-) -> None:
-    duo = make_duo()
+def test_a_large_message_over_the_receivers_limit_is_reported_as_a_gap_even_if_it_is_the_last() -> None:
+    duo = Duo()
     duo.limits = Limits(message_bytes_max=5000)
     duo.restart(duo.b, 2)
     duo.send(duo.a, b"before", bytes(6000))
@@ -286,8 +268,8 @@ def test_a_large_message_over_the_receivers_limit_is_reported_as_a_gap_even_if_i
 # Stability and memory.
 
 
-def test_frames_are_released_and_the_sender_told_when_everybody_has_them(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_frames_are_released_and_the_sender_told_when_everybody_has_them() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(100))
     stream = duo.node(duo.a)._protocols[0]._outgoing[GROUP]
     assert len(stream._frames) == 100
@@ -299,16 +281,16 @@ def test_frames_are_released_and_the_sender_told_when_everybody_has_them(make_du
     assert duo.counters(duo.a).messages_stable == 100
 
 
-def test_nothing_is_released_while_one_member_is_silent(make_duo: MakeDuo) -> None:
-    duo = make_duo(nodes=(ALICE, BOB, CAROL))
+def test_nothing_is_released_while_one_member_is_silent() -> None:
+    duo = Duo(nodes=(ALICE, BOB, CAROL))
     duo.send(duo.a, b"x")
     duo.pair.run_for(2 * SECOND)
     assert duo.got(duo.b, ALICE) == [b"x"]
     assert duo.told(duo.a, SendConfirmed) == []
 
 
-def test_an_idle_group_falls_silent(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_an_idle_group_falls_silent() -> None:
+    duo = Duo()
     duo.send(duo.a, b"x")
     duo.pair.run_for(10 * SECOND)
     for endpoint in (duo.a, duo.b):
@@ -316,8 +298,8 @@ def test_an_idle_group_falls_silent(make_duo: MakeDuo) -> None:
         assert duo.node(endpoint).take_output() == []
 
 
-def test_frames_held_behind_a_gap_are_let_go_when_it_closes(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_frames_held_behind_a_gap_are_let_go_when_it_closes() -> None:
+    duo = Duo()
     duo.drop_data(0)
     send_one_a_frame(duo, duo.a, numbered(50))
     duo.pair.run_for(MILLISECOND)
@@ -327,8 +309,8 @@ def test_frames_held_behind_a_gap_are_let_go_when_it_closes(make_duo: MakeDuo) -
     assert stream._held == {}
 
 
-def test_frames_beyond_the_window_are_dropped_and_asked_for_later(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_frames_beyond_the_window_are_dropped_and_asked_for_later() -> None:
+    duo = Duo()
     duo.settings = type(duo.settings)(window_frames=8)
     duo.restart(duo.b, 2)
     duo.drop_data(0)
@@ -341,8 +323,8 @@ def test_frames_beyond_the_window_are_dropped_and_asked_for_later(make_duo: Make
 # Pull.
 
 
-def test_without_room_control_comes_and_data_stays(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_without_room_control_comes_and_data_stays() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.b, numbered(3))
     duo.pair.run_for(MILLISECOND)
     alice, now_ns = duo.node(duo.a), duo.pair.clock.now_ns
@@ -359,8 +341,8 @@ def test_without_room_control_comes_and_data_stays(make_duo: MakeDuo) -> None:
     assert not alice.has_data
 
 
-def test_data_is_sealed_as_far_as_there_is_room(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_data_is_sealed_as_far_as_there_is_room() -> None:
+    duo = Duo()
     alice = duo.node(duo.a)
     alice.submit(duo.pair.clock.now_ns, SendMessages(GROUP, [bytes(1000)] * 20))
     sizes = [len(datagram.data) for datagram in datagrams(alice.take_output(room_bytes=3000))]
@@ -368,8 +350,8 @@ def test_data_is_sealed_as_far_as_there_is_room(make_duo: MakeDuo) -> None:
     assert sum(sizes[:-1]) < 3000 <= sum(sizes)
 
 
-def test_control_goes_before_repairs_before_data(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_control_goes_before_repairs_before_data() -> None:
+    duo = Duo()
     duo.drop_data(0)
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.drop_nothing()

@@ -1,10 +1,8 @@
 """The reference protocol when members fall silent, die, come back, join and leave (`docs/design/reference.md`)."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
+from duo import ALICE, ALICE_1, BOB, CAROL, GROUP, Duo, numbered, send_one_a_frame
 from effects import datagrams, deliveries
 from vivum.core.errors import UsageError
 from vivum.core.ids import Channel, GroupId, Member, NodeId
@@ -19,27 +17,11 @@ from vivum.protocols.commands import (
     SendMessages,
 )
 
-MakeDuo = Callable[..., Any]
-GROUP = GroupId(7)
-ALICE, BOB, CAROL = NodeId(1), NodeId(2), NodeId(3)
-ALICE_1 = Member(ALICE, 1)
-BOB_1 = Member(BOB, 1)
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
-
-
-def send_one_a_frame(duo: Any, endpoint: Any, payloads: list[bytes]) -> None:
-    for payload in payloads:
-        duo.send(endpoint, payload)
-
-
 # Silence.
 
 
-def test_a_silent_member_is_dropped_and_the_sender_told_which_messages_it_may_lack(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_silent_member_is_dropped_and_the_sender_told_which_messages_it_may_lack() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(10))
     duo.pair.run_for(SECOND)
     duo.drop_all()
@@ -55,8 +37,8 @@ def test_a_silent_member_is_dropped_and_the_sender_told_which_messages_it_may_la
     assert len(duo.node(duo.a)._protocols[0]._outgoing[GROUP]._frames) == 0
 
 
-def test_what_is_sent_while_a_member_is_not_waited_for_is_reported_as_failed_there_too(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_what_is_sent_while_a_member_is_not_waited_for_is_reported_as_failed_there_too() -> None:
+    duo = Duo()
     duo.drop_all()
     duo.send(duo.a, b"0")
     duo.pair.run_for(4 * SECOND)
@@ -69,8 +51,8 @@ def test_what_is_sent_while_a_member_is_not_waited_for_is_reported_as_failed_the
     assert duo.told(duo.a, SendConfirmed)[-1].stop == 4
 
 
-def test_a_member_that_asks_is_not_silent_however_slow_it_is(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_member_that_asks_is_not_silent_however_slow_it_is() -> None:
+    duo = Duo()
     duo.drop_data(0)
     send_one_a_frame(duo, duo.a, numbered(2))
     duo.drop_kinds("RESENT")
@@ -78,8 +60,8 @@ def test_a_member_that_asks_is_not_silent_however_slow_it_is(make_duo: MakeDuo) 
     assert duo.told(duo.a, SendFailed) == []
 
 
-def test_a_dropped_member_that_speaks_again_hears_of_its_gap_and_goes_on(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_dropped_member_that_speaks_again_hears_of_its_gap_and_goes_on() -> None:
+    duo = Duo()
     duo.send(duo.a, b"0")
     duo.pair.run_for(SECOND)
     duo.drop_all()
@@ -99,9 +81,9 @@ def test_a_dropped_member_that_speaks_again_hears_of_its_gap_and_goes_on(make_du
     assert len(duo.told(duo.a, SendFailed)) == 2
 
 
-def test_the_stream_can_be_taken_up_in_the_middle_of_a_large_message(make_duo: MakeDuo) -> None:
+def test_the_stream_can_be_taken_up_in_the_middle_of_a_large_message() -> None:
     # Seed 2424 of the swarm: the frame from which the stream can be had begins inside the last message.
-    duo = make_duo(nodes=(ALICE, BOB, CAROL), window_frames=2)
+    duo = Duo(nodes=(ALICE, BOB, CAROL), window_frames=2)
     duo.drop_all()
     duo.send(duo.a, b"small")
     duo.send(duo.a, bytes(range(256)) * 20)
@@ -115,8 +97,8 @@ def test_the_stream_can_be_taken_up_in_the_middle_of_a_large_message(make_duo: M
     assert not reported & delivered
 
 
-def test_when_a_sender_dies_with_a_gap_open_the_gap_is_reported_and_the_rest_delivered(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_when_a_sender_dies_with_a_gap_open_the_gap_is_reported_and_the_rest_delivered() -> None:
+    duo = Duo()
     duo.drop_data(2, 3)
     send_one_a_frame(duo, duo.a, numbered(6))
     duo.pair.run_for(200_000)
@@ -129,8 +111,8 @@ def test_when_a_sender_dies_with_a_gap_open_the_gap_is_reported_and_the_rest_del
     assert duo.node(duo.b).next_deadline_ns() is None
 
 
-def test_a_sender_that_was_only_silent_can_still_send_the_end_that_was_missing(make_duo: MakeDuo) -> None:
-    duo = make_duo(drop_after_ns=60 * SECOND)
+def test_a_sender_that_was_only_silent_can_still_send_the_end_that_was_missing() -> None:
+    duo = Duo(drop_after_ns=60 * SECOND)
     duo.drop_data(3, 4)
     send_one_a_frame(duo, duo.a, numbered(5))
     duo.pair.run_for(51 * MILLISECOND)
@@ -148,8 +130,8 @@ def test_a_sender_that_was_only_silent_can_still_send_the_end_that_was_missing(m
 # Lives.
 
 
-def test_a_new_life_of_a_sender_begins_a_new_stream(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_new_life_of_a_sender_begins_a_new_stream() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(SECOND)
     duo.restart(duo.a, 2)
@@ -161,10 +143,8 @@ def test_a_new_life_of_a_sender_begins_a_new_stream(make_duo: MakeDuo) -> None:
     assert duo.told(duo.b, GapReported) == []
 
 
-def test_what_was_held_of_a_former_life_is_delivered_with_its_gap_reported_before_the_new_life(
-    make_duo: MakeDuo,
-) -> None:
-    duo = make_duo()
+def test_what_was_held_of_a_former_life_is_delivered_with_its_gap_reported_before_the_new_life() -> None:
+    duo = Duo()
     duo.drop_data(1)
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(200_000)
@@ -176,8 +156,8 @@ def test_what_was_held_of_a_former_life_is_delivered_with_its_gap_reported_befor
     assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 2)]
 
 
-def test_a_late_frame_of_a_former_life_is_refused(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_late_frame_of_a_former_life_is_refused() -> None:
+    duo = Duo()
     duo.send(duo.a, b"old")
     old = duo.pair._on_link.popleft()[2].data
     duo.restart(duo.a, 2)
@@ -189,8 +169,8 @@ def test_a_late_frame_of_a_former_life_is_refused(make_duo: MakeDuo) -> None:
     assert duo.counters(duo.b).frames_refused_state == 1
 
 
-def test_a_new_life_of_a_receiver_is_told_what_it_missed_and_gets_the_rest(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_new_life_of_a_receiver_is_told_what_it_missed_and_gets_the_rest() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(SECOND)
     duo.restart(duo.b, 2)
@@ -201,8 +181,8 @@ def test_a_new_life_of_a_receiver_is_told_what_it_missed_and_gets_the_rest(make_
     assert duo.told(duo.a, SendConfirmed)[-1] == SendConfirmed(GROUP, 3, 4)
 
 
-def test_an_acknowledgement_to_a_former_life_of_the_sender_does_not_count(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_an_acknowledgement_to_a_former_life_of_the_sender_does_not_count() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(10 * MILLISECOND)
     bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
@@ -220,16 +200,16 @@ def test_an_acknowledgement_to_a_former_life_of_the_sender_does_not_count(make_d
 # Joining and leaving.
 
 
-def test_joining_opens_the_channel_and_leaving_closes_it(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_joining_opens_the_channel_and_leaving_closes_it() -> None:
+    duo = Duo()
     duo.leave(duo.a)
     events = duo.pair.events[duo.a]
     assert ChannelOpened(Channel(GROUP)) in events
     assert ChannelClosed(Channel(GROUP)) in events
 
 
-def test_who_is_not_in_a_group_cannot_send_leave_or_hear(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_who_is_not_in_a_group_cannot_send_leave_or_hear() -> None:
+    duo = Duo()
     duo.leave(duo.b)
     for command in (SendMessages(GROUP, [b"x"]), LeaveGroup(GROUP)):
         with pytest.raises(UsageError, match="not in group 7"):
@@ -240,16 +220,16 @@ def test_who_is_not_in_a_group_cannot_send_leave_or_hear(make_duo: MakeDuo) -> N
     assert duo.counters(duo.b).frames_refused_state > 0
 
 
-def test_joining_twice_or_with_strangers_is_refused(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_joining_twice_or_with_strangers_is_refused() -> None:
+    duo = Duo()
     with pytest.raises(UsageError, match="already in group 7"):
         duo.join(duo.a)
     with pytest.raises(UsageError, match=r"without an endpoint: \[99\]"):
         duo.pair.submit(duo.a, JoinGroup(GroupId(8), Channel(8), [ALICE, NodeId(99)]))
 
 
-def test_who_leaves_hears_that_what_was_not_stable_may_not_arrive(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_who_leaves_hears_that_what_was_not_stable_may_not_arrive() -> None:
+    duo = Duo()
     duo.drop_all()
     duo.send(duo.a, b"0", b"1")
     duo.leave(duo.a)
@@ -259,8 +239,8 @@ def test_who_leaves_hears_that_what_was_not_stable_may_not_arrive(make_duo: Make
     assert duo.node(duo.a).next_deadline_ns() is None
 
 
-def test_a_sender_that_leaves_and_joins_again_goes_on_with_its_numbers(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_sender_that_leaves_and_joins_again_goes_on_with_its_numbers() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(SECOND)
     duo.leave(duo.a)
@@ -271,8 +251,8 @@ def test_a_sender_that_leaves_and_joins_again_goes_on_with_its_numbers(make_duo:
     assert duo.told(duo.a, SendConfirmed)[-1].stop == 6
 
 
-def test_a_sender_that_left_with_a_gap_open_and_joins_again_tells_of_the_gap(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_sender_that_left_with_a_gap_open_and_joins_again_tells_of_the_gap() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(1))
     duo.drop_data(1)
     send_one_a_frame(duo, duo.a, numbered(2, 1))
@@ -285,8 +265,8 @@ def test_a_sender_that_left_with_a_gap_open_and_joins_again_tells_of_the_gap(mak
     assert duo.told(duo.b, GapReported) == [GapReported(GROUP, ALICE_1, 1, 2)]
 
 
-def test_a_receiver_that_leaves_and_joins_again_hears_what_is_sent_from_then_on(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_receiver_that_leaves_and_joins_again_hears_what_is_sent_from_then_on() -> None:
+    duo = Duo()
     send_one_a_frame(duo, duo.a, numbered(3))
     duo.pair.run_for(SECOND)
     duo.leave(duo.b)
@@ -296,8 +276,8 @@ def test_a_receiver_that_leaves_and_joins_again_hears_what_is_sent_from_then_on(
     assert duo.got(duo.b, ALICE) == numbered(4)
 
 
-def test_a_group_of_one_costs_nothing_after_sending(make_duo: MakeDuo) -> None:
-    duo = make_duo(nodes=(ALICE,))
+def test_a_group_of_one_costs_nothing_after_sending() -> None:
+    duo = Duo(nodes=(ALICE,))
     duo.drop_all()
     send_one_a_frame(duo, duo.a, numbered(10))
     assert duo.got(duo.a, ALICE) == numbered(10)
@@ -308,8 +288,8 @@ def test_a_group_of_one_costs_nothing_after_sending(make_duo: MakeDuo) -> None:
 # Best effort.
 
 
-def test_best_effort_goes_ahead_and_reports_the_gap(make_duo: MakeDuo) -> None:
-    duo = make_duo(reliable=False)
+def test_best_effort_goes_ahead_and_reports_the_gap() -> None:
+    duo = Duo(reliable=False)
     duo.drop_data(2, 3, 7)
     send_one_a_frame(duo, duo.a, numbered(10))
     duo.pair.run_for(10 * SECOND)
@@ -322,8 +302,8 @@ def test_best_effort_goes_ahead_and_reports_the_gap(make_duo: MakeDuo) -> None:
     assert len(duo.node(duo.a)._protocols[0]._outgoing[GROUP]._frames) == 0
 
 
-def test_best_effort_drops_what_comes_late_to_keep_the_order(make_duo: MakeDuo) -> None:
-    duo = make_duo(reliable=False)
+def test_best_effort_drops_what_comes_late_to_keep_the_order() -> None:
+    duo = Duo(reliable=False)
     send_one_a_frame(duo, duo.a, numbered(3))
     bob, now_ns = duo.node(duo.b), duo.pair.clock.now_ns
     first, second, third = (datagram.data for _, _, datagram in duo.pair._on_link)
@@ -335,8 +315,8 @@ def test_best_effort_drops_what_comes_late_to_keep_the_order(make_duo: MakeDuo) 
     assert bob.counters.frames_late == 2
 
 
-def test_best_effort_reports_a_large_message_that_lost_a_fragment(make_duo: MakeDuo) -> None:
-    duo = make_duo(reliable=False)
+def test_best_effort_reports_a_large_message_that_lost_a_fragment() -> None:
+    duo = Duo(reliable=False)
     duo.drop_data(1)
     duo.send(duo.a, bytes(5000), b"after", bytes(5000))
     duo.pair.run_for(SECOND)

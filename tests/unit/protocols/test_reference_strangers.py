@@ -1,24 +1,18 @@
 """What a peer may send without doing harm: garbage, frames of strangers, wild claims. Never raised, all counted."""
 
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import pytest
 
+from duo import ALICE, BOB, DOMAIN, GROUP, Duo
 from effects import datagrams, deliveries, events
-from vivum.core.ids import Endpoint, GroupId, NodeId
+from vivum.core.ids import Endpoint, NodeId
 from vivum.core.time import SECOND
 from vivum.protocols.commands import GapReported
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.control import Ack, ControlMessage, Heartbeat, Nak, encode_control
-from vivum.wire.gate import domain_tag
 from vivum.wire.kinds import Kind
 
-MakeDuo = Callable[..., Any]
-DOMAIN = domain_tag("test")
-GROUP = GroupId(7)
-ALICE, BOB = NodeId(1), NodeId(2)
 MALLORY = Endpoint("mallory", 666)
 HUGE = (1 << 64) - 2
 
@@ -62,8 +56,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_accepted_is_counted_once_and_changes_nothing(make_duo: MakeDuo, case: str) -> None:
-    duo = make_duo()
+def test_what_cannot_be_accepted_is_counted_once_and_changes_nothing(case: str) -> None:
+    duo = Duo()
     bob = duo.node(duo.b)
     hostile, counter = REFUSED[case]
     bob.on_datagrams(duo.pair.clock.now_ns, [(MALLORY, hostile)])
@@ -78,8 +72,8 @@ def test_what_cannot_be_accepted_is_counted_once_and_changes_nothing(make_duo: M
         assert duo.got(duo.b, ALICE) == [b"hello"]
 
 
-def test_a_kind_that_no_protocol_takes_is_refused(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_kind_that_no_protocol_takes_is_refused() -> None:
+    duo = Duo()
     bob = duo.node(duo.b)
     frame = bytearray(data())
     for kind in Kind:
@@ -91,8 +85,8 @@ def test_a_kind_that_no_protocol_takes_is_refused(make_duo: MakeDuo) -> None:
     assert bob.take_output() == []
 
 
-def test_nobody_can_acknowledge_what_was_never_sent(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_nobody_can_acknowledge_what_was_never_sent() -> None:
+    duo = Duo()
     duo.drop_all()
     duo.send(duo.a, b"x")
     alice = duo.node(duo.a)
@@ -102,8 +96,8 @@ def test_nobody_can_acknowledge_what_was_never_sent(make_duo: MakeDuo) -> None:
 
 
 @pytest.mark.parametrize("bounds", [(0, HUGE), (5, 6), (0, 1, 2, 3, HUGE - 1, HUGE)])
-def test_a_request_for_anything_gets_at_most_what_is_kept(make_duo: MakeDuo, bounds: tuple[int, ...]) -> None:
-    duo = make_duo(repairs_per_nak_max=3)
+def test_a_request_for_anything_gets_at_most_what_is_kept(bounds: tuple[int, ...]) -> None:
+    duo = Duo(repairs_per_nak_max=3)
     duo.drop_all()
     for number in range(5):
         duo.send(duo.a, b"%d" % number)
@@ -128,10 +122,10 @@ CLAIMS: list[bytes] = [
 
 
 @pytest.mark.parametrize("reliable", [True, False])
-def test_no_sequence_of_wild_claims_of_a_member_raises_or_grows_without_end(make_duo: MakeDuo, reliable: bool) -> None:
+def test_no_sequence_of_wild_claims_of_a_member_raises_or_grows_without_end(reliable: bool) -> None:
     rng = Random(1)
     for _ in range(100):
-        duo = make_duo(reliable=reliable, window_frames=64)
+        duo = Duo(reliable=reliable, window_frames=64)
         duo.send(duo.b, b"x")
         bob = duo.node(duo.b)
         for claim in rng.choices(CLAIMS, k=8):
@@ -143,9 +137,9 @@ def test_no_sequence_of_wild_claims_of_a_member_raises_or_grows_without_end(make
         assert all(len(stream._held) <= 64 for stream in machine._incoming.values())
 
 
-def test_random_bytes_and_random_changes_of_good_frames_never_raise(make_duo: MakeDuo) -> None:
+def test_random_bytes_and_random_changes_of_good_frames_never_raise() -> None:
     rng = Random(2)
-    duo = make_duo()
+    duo = Duo()
     bob = duo.node(duo.b)
     for _ in range(3000):
         frame = bytearray(rng.choice(CLAIMS))
@@ -157,8 +151,8 @@ def test_random_bytes_and_random_changes_of_good_frames_never_raise(make_duo: Ma
         bob.take_output()
 
 
-def test_new_streams_beyond_the_limit_are_refused_and_counted(make_duo: MakeDuo) -> None:
-    duo = make_duo(streams_max=1, nodes=(NodeId(1), NodeId(2), NodeId(3)))
+def test_new_streams_beyond_the_limit_are_refused_and_counted() -> None:
+    duo = Duo(streams_max=1, nodes=(NodeId(1), NodeId(2), NodeId(3)))
     bob = duo.node(duo.b)
     bob.on_datagrams(duo.pair.clock.now_ns, [(duo.a, data(sender=1))])
     bob.on_datagrams(duo.pair.clock.now_ns, [(duo.a, data(sender=3))])
@@ -166,8 +160,8 @@ def test_new_streams_beyond_the_limit_are_refused_and_counted(make_duo: MakeDuo)
     assert len(deliveries(bob.take_output())) == 1
 
 
-def test_a_gap_that_a_heartbeat_claims_is_reported_once(make_duo: MakeDuo) -> None:
-    duo = make_duo()
+def test_a_gap_that_a_heartbeat_claims_is_reported_once() -> None:
+    duo = Duo()
     bob = duo.node(duo.b)
     for _ in range(3):
         bob.on_datagrams(duo.pair.clock.now_ns, [(duo.a, control(Kind.HEARTBEAT, Heartbeat(10, 10, 30)))])

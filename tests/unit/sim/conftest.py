@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from effects import MemoryTrace
 from vivum.core.ids import Channel, Endpoint, Incarnation, Member, NodeId
 from vivum.core.randomness import RandomSource
 from vivum.node.build import PROTOCOLS
 from vivum.node.node import Node
-from vivum.observe.trace import FrameDropped, FrameReceived, MemoryTrace
+from vivum.observe.trace import FrameDropped, FrameReceived
 from vivum.protocols.reference.settings import ReferenceSettings
 from vivum.sim.clock import DriftingClock
 from vivum.sim.engine import Network, Scheduler, SimPort

@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from effects import MemoryTrace
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import ChannelOpened, Command, Datagram, Delivery, Effect, Event, Persist
 from vivum.core.randomness import RandomSource
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
-from vivum.observe.trace import FrameSent, MemoryTrace, NodeStopped
+from vivum.observe.trace import FrameSent, NodeStopped
 from vivum.protocols.commands import SendConfirmed
 from vivum.sim.clock import DriftingClock
 from vivum.sim.engine import Network, Scheduler

@@ -2,9 +2,10 @@
 
 import pytest
 
+from effects import MemoryTrace
 from vivum.core.ids import NodeId
 from vivum.core.time import MILLISECOND
-from vivum.observe.trace import GroupJoined, GroupLeft, MemoryTrace, MessageSent
+from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent
 from vivum.sim.scenario import Scenario, ScenarioError, parse_scenario
 from vivum.sim.world import World
 

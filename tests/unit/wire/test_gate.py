@@ -1,10 +1,11 @@
 import pytest
 
+from effects import MemoryTrace
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.observe.trace import FrameDropped, MemoryTrace
+from vivum.observe.trace import FrameDropped
 from vivum.wire.codec import FrameBuilder, seal_control
 from vivum.wire.control import Ack, Nak, encode_control
 from vivum.wire.gate import Gate, domain_tag

@@ -13,10 +13,10 @@ import vivum
 from vivum.bench.cell import Cell
 from vivum.bench.counting import BATCH_MESSAGES, Source, resident_kb
 from vivum.bench.crew import Crew
-from vivum.bench.loops import run_fast
 from vivum.bench.worker import Control, Meter, Window, report_sent
 from vivum.node.sizing import fitting_settings
 from vivum.runtime import member_host
+from vivum.runtime.loop_thread import run_on_loop
 
 LABEL = "Vivum, reliable topics"
 BATCH_BYTES_MAX = 1 << 19
@@ -48,7 +48,7 @@ def serve(control: Control, options: dict[str, Any]) -> None:
             control.tell(ready=True, endpoint=list(service or node.endpoint))
             await asyncio.get_running_loop().run_in_executor(None, control.hear)
 
-    run_fast(run())
+    run_on_loop(run())
 
 
 def _try_settings(settings: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ async def _join(options: dict[str, Any]) -> _Place:
 
 def send(control: Control, options: dict[str, Any]) -> None:
     """Send to every topic in turn."""
-    run_fast(_send(control, options))
+    run_on_loop(_send(control, options))
 
 
 async def _send(control: Control, options: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ async def _send(control: Control, options: dict[str, Any]) -> None:
 
 def receive(control: Control, options: dict[str, Any]) -> None:
     """Take what is delivered."""
-    run_fast(_receive(control, options))
+    run_on_loop(_receive(control, options))
 
 
 async def _receive(control: Control, options: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def echo(control: Control, options: dict[str, Any]) -> None:
         control.tell(ready=True)
         await asyncio.get_running_loop().run_in_executor(None, control.hear)
 
-    run_fast(run())
+    run_on_loop(run())
 
 
 def _send_back(topic: vivum.Topic[bytes]) -> None:
@@ -226,4 +226,4 @@ def ping(control: Control, options: dict[str, Any]) -> None:
             control.tell(times={"": by_callback, "awaited_": times[warm:]})
             times.clear()
 
-    run_fast(run())
+    run_on_loop(run())

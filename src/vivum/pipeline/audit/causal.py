@@ -7,7 +7,7 @@ walks. Memory grows with the sends and not with the deliveries.
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.sql import DataFrame
@@ -16,7 +16,7 @@ from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, describe
 from vivum.pipeline.audit.columns import HALF, merged_blocks
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
-if os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
     from vivum.pipeline.audit._causal_walk_twin import walk
 else:
     try:

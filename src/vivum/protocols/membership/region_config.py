@@ -29,10 +29,6 @@ class RegionConfig:
     lacks: Mapping[Member, Bounds]
     """Covered groups that a member did not ask for. Empty unless the region is an approximate one."""
 
-    def has_group(self, group: int) -> bool:
-        """Return whether the region covers a group."""
-        return bisect_right(self.groups, group) % 2 == 1
-
     def lacks_group(self, member: Member, group: int) -> bool:
         """Return whether a member hears a group that it did not ask for, and must drop its messages."""
         bounds = self.lacks.get(member)

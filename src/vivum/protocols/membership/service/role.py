@@ -1,14 +1,14 @@
-"""A place where the configuration service is, or may come to be: in every node that can be a standby.
+"""The part that a node has in the configuration service: it carries the service, a copy of its state, or neither.
 
-Three parts to play. *Serving*: all goes to the `ServiceMachine`. *Standby*: it keeps a copy of the state, and when the
-service and the members' ears fall silent it asks for their support and, with that of a majority, serves. *Bystander*:
-who asks it for the service is told where that is. Design note: `docs/design/membership.md`, "Standbys".
+*Serving*: all goes to the `ServiceMachine`. *Standby*: it keeps a copy of the state, and when the service and the
+members' ears fall silent it asks for their support and, with that of a majority, serves. *Bystander*: it tells nodes
+that ask it for the service where that is. Design note: `docs/design/membership.md`, "Standbys".
 
 Invariants: it serves or has a copy, never both; a copy is of one term, and of this life of the node.
 """
 
 from vivum.core.errors import DecodeError, UsageError
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, Member, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.membership.client.allegiance import ROUND_BITS, term_of
 from vivum.protocols.membership.client.client import MembershipClient
@@ -22,6 +22,9 @@ from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
+
+SERVICE_NODE = NodeId(1_000_000)
+"""The node id of a configuration service that began by itself and did not take over."""
 
 
 class _Candidate:
@@ -77,8 +80,32 @@ class ServiceRole:
         known = 0 if self._known is None else self._known.term
         return max(self._term, followed, known, 0 if self.serving is None else self.serving.term)
 
+    def begin(self, member: Member, round_: int, salt: int) -> None:
+        """Carry a new service from now on: the first of a domain in round 0, later where one was lost with its state.
+
+        Numbers of its round were never given before. `salt` keeps apart two that begin in one round, and histories of
+        the domain that came before; 0 is none.
+        """
+        self.forget()
+        service = ConfigurationService(self.settings)
+        service.begin_anew(round_, salt)
+        self.serving = ServiceMachine(member, self._gate, self.settings, term=term_of(round_, salt), service=service)
+
+    def service(self) -> tuple[ConfigurationService, int] | None:
+        """Return the carried service and its term, if there is one."""
+        return None if self.serving is None else (self.serving.service, self.serving.term)
+
+    def heard_since(self, since_ns: int) -> int:
+        """Return how many lives the service has heard from since then."""
+        return 0 if self.serving is None else self.serving.heard_since(since_ns)
+
+    def rouse(self, since_ns: int) -> None:
+        """Ask lives that were silent since then for a sign of life."""
+        if self.serving is not None:
+            self.serving.rouse(since_ns)
+
     def forget(self) -> None:
-        """Forget the service, its copy, and all that is known of its terms: the node goes over to another history."""
+        """Drop the service or its copy, and all that is known of its terms: the node goes over to another history."""
         self.serving = self._known = self._life = self._service = self._candidate = None
         self._term = 0
         self.copy.forget()

@@ -1,10 +1,7 @@
 """Two nodes of the reference protocol in one group, joined by a fake link."""
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
-
-import pytest
 
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
@@ -20,6 +17,7 @@ from vivum.wire.kinds import kind_name
 
 GROUP = GroupId(7)
 ALICE, BOB, CAROL = NodeId(1), NodeId(2), NodeId(3)
+ALICE_1 = Member(ALICE, Incarnation(1))
 ENDPOINTS = {ALICE: Pair.a, BOB: Pair.b, CAROL: Endpoint("carol", 1)}
 DOMAIN = domain_tag("test")
 
@@ -102,6 +100,10 @@ def sequence_of(datagram: Datagram) -> int:
     return int.from_bytes(datagram.data[24:32], "little")
 
 
-@pytest.fixture
-def make_duo() -> Callable[..., Duo]:
-    return Duo
+def numbered(count: int, start: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def send_one_a_frame(duo: Duo, endpoint: Endpoint, payloads: list[bytes]) -> None:
+    for payload in payloads:
+        duo.send(endpoint, payload)
