@@ -254,12 +254,14 @@ class QsmMachine:
         if not region.on_data(self._now_ns, stream, frame):
             return
         if frame.sequence == 0:
-            for before in streams_before(frame):
+            named = streams_before(frame)
+            for before in named:
                 older = self.regions.get(before)
                 if older is not None and before[1] < frame.view:
                     older_stream = older.stream_of(fifo.sender, self._now_ns)
                     if older_stream is not None:
                         older_stream.window.announce(1)
+            fifo.on_begin(stream, named)
         fifo.deliver(self.effects)
         if self.taps:
             self._show([frame])
@@ -400,12 +402,12 @@ class QsmMachine:
         self._fifos.on_views(self.effects)
         present = note_departures(self.client, self.regions.values())
         for stream in self.sending.streams.values():
-            is_open = stream.closing and stream.confirmed < stream.next_frame
+            is_open = stream.closing and not stream.is_done
             # Of groups that we left ourselves we do not hear who is still there.
             is_heard = is_open and all(group in self.client.groups for group in stream.put)
             if is_heard and present.isdisjoint(stream.config.members):
                 # Nobody is left who could lack anything.
-                self.sending.on_region_left(self._now_ns, stream)
+                self.sending.on_region_left(stream)
         self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
         self._listen()
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)

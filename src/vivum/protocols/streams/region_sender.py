@@ -311,6 +311,22 @@ class RegionSender:
             self.heartbeat_at_ns = None
         return changed
 
+    def end_unheard(self) -> set[GroupId]:
+        """End the stream where nobody is left who could lack anything; return the groups that had something open.
+
+        What was sent counts as at every member. What waits goes to nobody, and no frame says that it was the last: its
+        number would never be confirmed.
+        """
+        stop = self.next_frame
+        changed = self.on_report(RegionReport(0, stop, stop, (), 0, confirmed=stop))
+        for group in self.outboxes.groups():
+            self.outboxes.take(group)
+            self.put[group][2] = self.put[group][1]
+            changed.add(group)
+        self.waiting_bytes = 0
+        self.closed = True
+        return changed
+
     def resend(self, missing: Sequence[int], now_ns: int, frames_max: int) -> list[bytes]:
         """Find frames that a region lacks, but for those that were just sent again."""
         found = []

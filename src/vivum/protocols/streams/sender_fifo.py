@@ -16,7 +16,7 @@ is reported, or ends this life if its sender lives.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 
 from vivum.core.ids import GroupId, Member, ViewNumber
 from vivum.core.machine import Delivery, Effect
@@ -105,6 +105,17 @@ class SenderFifo:
         """Take a stream in, at the place of its view."""
         self.streams.append(stream)
         self.streams.sort(key=lambda each: each.view)
+
+    def on_begin(self, stream: StreamReceiver, before: Collection[tuple[int, int]]) -> None:
+        """A stream began; its sender names the streams `before` it that may not be complete.
+
+        What it does not name it has seen through: every member has all of it, or left. If this node has not, and left
+        groups since, it is one of those who left, and came back: of that stream it wants nothing, and gets nothing.
+        """
+        for each in self.streams:
+            is_complete = each.closed and each.window.prefix >= each.window.stop
+            if each.view < stream.view and not is_complete and (each.region, each.view) not in before:
+                each.is_unwanted |= any(view > each.view for view in self._barred.values())
 
     def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""

@@ -192,11 +192,11 @@ class Sender:
         if stream.can_seal:
             self._ready[stream.key] = None
 
-    def on_region_left(self, now_ns: int, stream: RegionSender) -> None:
-        """Confirm what was sent into a region view whose members have all left or died; the rest goes to nobody."""
-        stop = stream.next_frame
-        report = RegionReport(0, stop, stop, (), 0, confirmed=stop)
-        self.on_report(now_ns, stream, report)
+    def on_region_left(self, stream: RegionSender) -> None:
+        """Confirm all that was or is to be sent into a region view that is over, and whose members all left or died."""
+        self._waiting_bytes -= stream.waiting_bytes
+        for group in stream.end_unheard():
+            self._confirm(self._feeds[group])
 
     def _send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
         """Send frames to the whole region once more, but for those that were just sent again."""
