@@ -112,7 +112,8 @@ class ReplayLine:
                 # A fresh name: recorders are only told of new topics.
                 name = f"{REPLAY_TOPICS}/{self._life}-{self._opened}"
                 self._topic = await self._node.enter(name, BackCopies, own=False)
-                self._topic.on(lambda event: self._on_message(event.sender, event.value))
+                # An answer that was missed is asked for again.
+                self._topic.on(lambda event: self._on_message(event.sender, event.value), missed=lambda _: None)
             return self._topic
 
     async def _renewed(self, old: "Topic[BackCopies]") -> "Topic[BackCopies]":
