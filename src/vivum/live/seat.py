@@ -108,6 +108,7 @@ class Seat:
         "_accepted_life",
         "_changed",
         "_failure",
+        "_first",
         "_host",
         "_settled_beyond",
         "_turn",
@@ -160,8 +161,9 @@ class Seat:
         self.fault: Exception | None = None
         self._changed: asyncio.Event | None = None
         self._host = host
-        # The life that numbered what was accepted.
+        # The life that numbered what was accepted, and the first number.
         self._accepted_life: Member | None = None
+        self._first = 0
         # Settled messages behind some that are not.
         self._settled_beyond: RangeSet | None = None
         self._failure: SendFailed | None = None
@@ -205,7 +207,8 @@ class Seat:
             return False
         life = host.member
         if life is not self._accepted_life and life != self._accepted_life:
-            self._begin_numbers(life)
+            # Not from 0 where this life sent to the group before this seat was made.
+            self._begin_numbers(life, host.next_sequence(self.group) - len(payloads))
         self.accepted += len(payloads)
         self.sent += len(payloads)
         return True
@@ -252,7 +255,7 @@ class Seat:
 
     def on_confirmed(self, first: int, stop: int) -> None:
         """Note that every member has these messages."""
-        self.stable += stop - first
+        self.stable += max(0, stop - max(first, self._first))
         self._settle(first, stop)
 
     def on_failed(self, event: SendFailed) -> None:
@@ -384,7 +387,8 @@ class Seat:
         self.group = group
         self._begin_numbers(None)
 
-    def _begin_numbers(self, life: Member | None) -> None:
-        self._accepted_life = life
-        self.accepted = self.settled = self.stable = 0
+    def _begin_numbers(self, life: Member | None, first: int = 0) -> None:
+        self._accepted_life, self._first = life, first
+        self.accepted = self.settled = first
+        self.stable = 0
         self._settled_beyond = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from zlib import crc32
 
 from vivum.core.errors import UsageError
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import (
     NO_FRAMES,
     ROOM_BYTES_UNLIMITED,
@@ -43,7 +43,7 @@ from vivum.protocols.commands import (
     SendFailed,
     SendMessages,
 )
-from vivum.protocols.contract import KeepsMemory, ProtocolMachine, SendsNow, TakesRuns
+from vivum.protocols.contract import KeepsMemory, NumbersMessages, ProtocolMachine, SendsNow, TakesRuns
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -165,6 +165,13 @@ class Node:
                 self._stacks.leave(command.group)
         if protocol.effects:
             self._collect(protocol)
+
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets."""
+        stack = self._stacks.get(group)
+        transport = self._by_command[SendMessages] if stack is None else stack.transport
+        assert isinstance(transport, NumbersMessages)
+        return transport.next_sequence(group)
 
     def _protocol_for(self, command: Command) -> ProtocolMachine:
         protocol = self._by_command.get(type(command))

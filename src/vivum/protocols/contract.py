@@ -8,7 +8,7 @@ in `make_frames`, from the state of that moment.
 
 from typing import Protocol, runtime_checkable
 
-from vivum.core.ids import Endpoint
+from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Command, Datagram, Effect
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
@@ -48,6 +48,15 @@ class ProtocolMachine(Protocol):
     @property
     def has_data(self) -> bool:
         """Whether new data could be sealed now if there were room."""
+        ...
+
+
+@runtime_checkable
+class NumbersMessages(Protocol):
+    """A transport that numbers the own messages of each group, in each life from 0."""
+
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets."""
         ...
 
 

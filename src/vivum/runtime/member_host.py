@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from vivum.core.errors import HostError
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.time import SECOND
@@ -231,6 +231,10 @@ class MemberHost:
     def is_pumping(self) -> bool:
         """Whether a callback of this node is running; what it submits is carried out when it returns."""
         return self._driver.is_pumping
+
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets, in this life."""
+        return self._parts.node.next_sequence(group)
 
     def wait_for_room(self) -> "asyncio.Future[None]":
         """Return a future that is done when the node has sent something: a refused send may be accepted now."""

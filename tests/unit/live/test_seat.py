@@ -23,9 +23,16 @@ class AcceptingHost:
         self.member = LIFE
         self.sent: list[SendMessages] = []
         self.yielded_s = 0.0
+        self.before = 0
+        self._numbers: dict[tuple[Member, GroupId], int] = {}
 
     def send(self, command: SendMessages) -> None:
         self.sent.append(command)
+        key = (self.member, command.group)
+        self._numbers[key] = self._numbers.get(key, self.before) + len(command.payloads)
+
+    def next_sequence(self, group: GroupId) -> int:
+        return self._numbers.get((self.member, group), self.before)
 
     def time(self) -> float:
         return 0.0
@@ -52,6 +59,20 @@ def flushed(seat: Seat) -> bool:
         return False
 
     return asyncio.run(flush())
+
+
+def test_a_seat_that_is_made_anew_goes_on_with_the_numbers_of_its_life() -> None:
+    """Live seed 52: a topic left and entered again around a move of the service. Its flush never returned."""
+    host = AcceptingHost()
+    host.before = 8
+    seat = Seat(cast(Any, host), "/t", GroupId(1), "bytes", RELIABLE)
+    seat.holders = 1
+    assert seat.try_send([b"x", b"y"])
+    seat.on_confirmed(5, 9)
+    assert not flushed(seat)
+    seat.on_confirmed(9, 10)
+    assert flushed(seat)
+    assert seat.stable == 2
 
 
 def test_flush_waits_for_messages_before_those_that_failed() -> None:

@@ -167,6 +167,10 @@ class QsmMachine:
                 self.trace(MessageSent(now_ns, *me, group, first + index, route[0], crc32(payload)))
         self.effects.append(Delivery(group, me, first, payloads, route[0], now_ns))
 
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets."""
+        return self.sending.next_message_of(group)
+
     def _find_route(self, group: GroupId) -> SendRoute:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
         me = self.member

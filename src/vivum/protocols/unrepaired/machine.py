@@ -132,6 +132,10 @@ class UnrepairedMachine:
         view = self._client.group_view(group)
         self.effects.append(Delivery(group, me, first, payloads, view, now_ns))
 
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets."""
+        return self._next_message.get(group, 0) if self._me == self._client.member else 0
+
     def _note_life(self, me: Member) -> None:
         if me != self._me:
             self._me = me

@@ -175,6 +175,11 @@ class Sender:
         limit = max(self._settings.pending_bytes_max, self._limits.message_bytes_max)
         self._effects.append(QueueGrew("pending", waiting, limit, "bytes"))
 
+    def next_message_of(self, group: GroupId) -> int:
+        """Return how many messages this life has sent to a group."""
+        feed = self._feeds.get(group)
+        return 0 if feed is None else feed.next_message
+
     def next_frame_of(self, key: ViewKey) -> int:
         """Return how many frames this life has sent into a region view."""
         stream = self.streams.get(key)
