@@ -220,3 +220,16 @@ def test_a_frame_that_is_larger_than_the_window_goes_when_nothing_else_is_under_
     seal(sender)
     assert sender.room() == (0, 0)
     assert not sender.can_seal
+
+
+def test_a_stream_whose_members_all_left_ends_with_nothing_open_and_without_another_frame() -> None:
+    stream, feed = make_sender(), Feed(ONE)
+    feed.send([b"sent", b"sent too"], (stream,), ViewNumber(1))
+    seal(stream)
+    feed.send([b"waits"], (stream,), ViewNumber(1))
+    stream.close(0)
+    assert stream.end_unheard() == {ONE}
+    assert feed.confirm() == [(0, 3)]
+    assert stream.is_done
+    assert not stream.can_seal
+    assert (stream.waiting_bytes, stream.window_bytes, stream.heartbeat_at_ns) == (0, 0, None)

@@ -307,3 +307,31 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
         ]
 
     assert messages(runs[frozenset([ONE])]) == messages(runs[frozenset()])
+
+
+@pytest.mark.parametrize(
+    ("barred", "named", "held_up"),
+    [
+        pytest.param({TWO: 4}, [], False, id="left-and-came-back"),
+        pytest.param({TWO: 4}, [(1, 3)], True, id="its-sender-still-has-it"),
+        pytest.param({}, [], True, id="never-left"),
+        pytest.param({TWO: 2}, [], True, id="left-before"),
+    ],
+)
+def test_who_left_and_came_back_does_not_wait_for_what_its_sender_has_seen_through(
+    barred: dict[int, int], named: list[tuple[int, int]], held_up: bool
+) -> None:
+    """Live seed 177: a frame that nobody had any more held up all later streams, until this life ended."""
+    fifo = make_fifo(barred)
+    effects: list[Effect] = []
+    old, new = make_receiver(view=3), make_receiver(view=5)
+    fifo.add(old)
+    fifo.add(new)
+    old_frames, new_frames = frames_of(2, view=3, group=TWO), frames_of(1, view=5)
+    for stream, frame in ((old, old_frames[0]), (old, old_frames[2]), (new, new_frames[0])):
+        stream.on_data(0, frame)
+        fifo.deliver(effects)
+    fifo.on_begin(new, named)
+    fifo.deliver(effects)
+    assert ((ONE, 0) in delivered(effects)) is not held_up
+    assert not fifo.is_broken
