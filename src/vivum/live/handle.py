@@ -87,9 +87,13 @@ class NodeHandle:
         self._moves = 0
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Why it is closed, once it is.
+        self._end = "was closed"
         self._trace = trace
         self._replay_line: ReplayLine | None = None
-        self._host = MemberHost(options, self._on_delivery, self._on_view, self._on_event, self._progress.set, trace)
+        self._host = MemberHost(
+            options, self._on_delivery, self._on_view, self._on_event, self._progress.set, self._on_failed, trace
+        )
         if trace is not None:
             trace.watch(self._host)
         self._browser = Browser(self._host, self._loop)
@@ -552,7 +556,7 @@ class NodeHandle:
     def check_open(self) -> None:
         """Raise `ClosedError` if the node was closed."""
         if self._is_closed:
-            raise self.closed_error(f"node {self.name!r} {FORKED if self._is_forked else 'was closed'}")
+            raise self.closed_error(f"node {self.name!r} {self._end}")
 
     @staticmethod
     def closed_error(text: str) -> ClosedError:
@@ -577,9 +581,17 @@ class NodeHandle:
             self._let_go()
         self._host.close_now()
         for seat in self._seats.values():
-            seat.close(self.closed_error(f"node {self.name!r} was closed"))
+            seat.close(self.closed_error(f"node {self.name!r} {self._end}"))
         if self._trace is not None:
             self._trace.close(self._host.now_ns)
+
+    def _on_failed(self, error: Exception) -> None:
+        """The node could not go on: tell all who read, send or wait."""
+        self._end = f"stopped by a fault ({type(error).__name__}: {error})"
+        for seat in self._seats.values():
+            if seat.holders:
+                seat.interrupt(MissedMessages(f"node {self.name!r} {self._end}; nothing more comes", None))
+        self.close_now()
 
     def _let_go(self) -> None:
         self._is_closed = True
@@ -593,8 +605,9 @@ class NodeHandle:
     def disown(self) -> None:
         """Refuse all use in a forked child: sockets and selector belong to the parent."""
         self._is_closed = self._is_forked = True
+        self._end = FORKED
         for seat in self._seats.values():
-            seat.disown(self.closed_error(f"node {self.name!r} {FORKED}"))
+            seat.disown(self.closed_error(f"node {self.name!r} {self._end}"))
         for each in [*self._subscriptions, *self._topics]:
             each.disown()
 

@@ -5,7 +5,7 @@ limit. `raise`: new messages are not kept, and reading raises `MissedMessages` w
 `drop oldest`: the newest are kept and the dropped ones counted (`statistics`). The size is an estimate: of a long run
 of messages three are measured.
 
-Invariants: `size` is the sum of the sizes in the queue; markers (exceptions) have size 0.
+Invariants: `size` is the sum of the sizes in the queue. At the limit no two errors follow each other.
 """
 
 import asyncio
@@ -17,6 +17,9 @@ from vivum.live.failures import MissedMessages
 
 VIEW_BYTES, MEMBER_BYTES = 128, 16
 """Estimated size of a waiting view, and of each of its members."""
+
+MARKER_BYTES = 512
+"""Estimated size of a waiting error."""
 
 Item = Delivery | TopicView | MissedMessages
 
@@ -92,9 +95,10 @@ class Inbox:
     def _overrun(self, count: int) -> None:
         self.missed += count
         items = self._queue()
-        last = items[-1][1]
+        size, last = items[-1]
         if isinstance(last, MissedMessages) and last.count is not None:
             count += last.count
+            self.size -= size
             items.pop()
         items.append((0, self._overrun_error(count)))
 
@@ -104,8 +108,9 @@ class Inbox:
         return self._items
 
     def _overrun_error(self, count: int) -> MissedMessages:
+        what = f"{count} messages" if count else "views"
         return MissedMessages(
-            f"{count} messages of {self._topic} came while its reader was {self.bytes_max} bytes behind "
+            f"{what} of {self._topic} came while its reader was {self.bytes_max} bytes behind "
             "(receive_bytes_max) and were not kept; read faster, or enter with a larger limit",
             count,
         )
@@ -135,9 +140,18 @@ class Inbox:
     def interrupt(self, told: MissedMessages) -> None:
         """Mark this place: reading raises `MissedMessages` here."""
         self.missed += told.count or 0
-        if not self._drops_oldest:
-            self._queue().append((0, told))
-            self._wake()
+        if self._drops_oldest:
+            return
+        items = self._queue()
+        size, last = items[-1] if items else (0, None)
+        if isinstance(last, MissedMessages) and self.size + MARKER_BYTES > self.bytes_max:
+            # The reader is told here already: once is enough, with the newest reason and the number of all.
+            count = None if last.count is None or told.count is None else last.count + told.count
+            items[-1] = (size, MissedMessages(str(told), count))
+        else:
+            items.append((MARKER_BYTES, told))
+            self.size += MARKER_BYTES
+        self._wake()
 
     def take(self) -> Delivery | TopicView | None:
         """Return the next delivery or view, or None; raise `MissedMessages` where messages are missing."""

@@ -7,7 +7,6 @@ For `vivum pipeline run operations` the trace also has the names of topics, and 
 
 import asyncio
 import re
-from contextlib import suppress
 from operator import sub
 from pathlib import Path
 from queue import Queue
@@ -41,6 +40,7 @@ class TraceFolder:
         self._held: list[TraceRecord] = []
         self._full: Queue[list[TraceRecord] | None] = Queue(FILES_WAITING_MAX)
         self._is_closed = False
+        self._fault: StorageError | None = None
         self._thread = Thread(target=self._write_on, name="trace", daemon=True)
         self._thread.start()
 
@@ -54,9 +54,13 @@ class TraceFolder:
 
     def _write_on(self) -> None:
         while (records := self._full.get()) is not None:
-            # A full disk must not stop the node: `close` reports what is missing.
-            with suppress(StorageError):
+            # Neither a full disk nor a fault of ours may stop the node: `close` reports what is missing.
+            try:
                 self._writer.extend(records)
+            except StorageError:
+                pass
+            except Exception as error:
+                self._fault = StorageError(f"a trace file could not be written: {error}")
 
     def close(self) -> None:
         """Write the rest. Raises `StorageError` if that fails or something is missing. May be called again."""
@@ -66,6 +70,8 @@ class TraceFolder:
             self._full.put(None)
             self._thread.join()
         self._writer.close()
+        if self._fault is not None:
+            raise self._fault
 
 
 def begin_trace(domain: str, name: str, folder: Path | None) -> "NodeTrace | None":

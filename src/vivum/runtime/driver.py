@@ -99,11 +99,13 @@ class Driver:
         on_event: Callable[[Event], None] = _ignore,
         on_persist: Callable[[Persist], None] | None = None,
         on_settled: Callable[[], None] | None = None,
+        on_failed: Callable[[Exception], None] | None = None,
         poll_ns: int = 0,
     ) -> None:
         """Prepare. `on_settled` is called after all that one input caused was carried out.
 
-        `on_persist` must have written the record when it returns. `poll_ns` is how long to poll before the loop
+        `on_persist` must have written the record when it returns. `on_failed` is called when the driver closed by
+        itself, with the reason. `poll_ns` is how long to poll before the loop
         sleeps, where that pays; 0 for never.
         """
         self.state = State.IDLE
@@ -118,6 +120,7 @@ class Driver:
         self._on_event = on_event
         self._on_persist = on_persist
         self._on_settled = on_settled
+        self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns: int | None = None
@@ -377,15 +380,19 @@ class Driver:
             self._on_persist(effect)
         except Exception as error:
             # What follows may rest on it: nothing may be sent or said.
-            self._report("vivum: a record could not be written; the node stops", error)
-            self.close()
+            self._stop("vivum: a record could not be written; the node stops", error)
             return False
         return True
 
     def _fail(self, error: Exception) -> None:
         """Stop: the node itself raised, so its state is not what it should be. Others notice by the silence."""
-        self._report("vivum: a fault in the node; it stops", error)
+        self._stop("vivum: a fault in the node; it stops", error)
+
+    def _stop(self, message: str, error: Exception) -> None:
+        self._report(message, error)
         self.close()
+        if self._on_failed is not None:
+            self._on_failed(error)
 
     def _report(self, message: str, error: Exception) -> None:
         self._loop.call_exception_handler({"message": message, "exception": error})

@@ -67,6 +67,7 @@ class MemberHost:
         on_view: Callable[[InstallView], None],
         on_event: Callable[[Event], None],
         on_settled: Callable[[], None],
+        on_failed: Callable[[Exception], None],
         trace: Tracer | None = None,
     ) -> None:
         self.options = options
@@ -104,6 +105,7 @@ class MemberHost:
             on_view=on_view,
             on_event=self._handle,
             on_settled=self._settle,
+            on_failed=on_failed,
             poll_ns=options.poll_ns,
         )
         # As `submit`, for messages; bound here, since it is called for each message that is sent alone.

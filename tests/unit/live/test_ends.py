@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import vivum
+from vivum.protocols.qsm.machine import QsmMachine
 from vivum.testing import World
 
 
@@ -132,5 +133,28 @@ def test_a_node_that_cannot_open_its_port_leaves_no_thread_of_its_trace(tmp_path
             with pytest.raises(vivum.HostError):
                 await vivum.connect("d", port=7000, trace=tmp_path)
             assert threading.active_count() == before
+
+    run_alone(program)
+
+
+def test_who_reads_sends_or_waits_is_told_of_a_fault_in_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_timer(_self: QsmMachine, _now_ns: int) -> None:
+        raise ArithmeticError("a bug of ours")
+
+    async def program() -> None:
+        node = await vivum.connect("d")
+        topic = await node.enter("/t", bytes)
+        reading = asyncio.ensure_future(topic.receive())
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+        with monkeypatch.context() as broken:
+            broken.setattr(QsmMachine, "on_timer", on_timer)
+            with pytest.raises(vivum.MissedMessages, match="stopped by a fault.*a bug of ours"):
+                await asyncio.wait_for(reading, 10)
+        assert reported == ["vivum: a fault in the node; it stops"]
+        for use in (topic.send(b"x"), topic.receive(), node.enter("/u", bytes)):
+            with pytest.raises(vivum.ClosedError, match="stopped by a fault|was left"):
+                await asyncio.wait_for(use, 1)
+        await node.close()
 
     run_alone(program)

@@ -93,5 +93,20 @@ def test_views_are_bounded_as_messages_are() -> None:
     waiting = len(inbox)
     for _ in range(waiting - 1):
         assert inbox.take() is not None
-    with pytest.raises(MissedMessages):
+    with pytest.raises(MissedMessages, match="^views of /a came"):
         inbox.take()
+
+
+def test_errors_are_bounded_as_messages_are_and_none_is_forgotten() -> None:
+    inbox = Inbox("/a", 2000, drops_oldest=False)
+    for number in range(1000):
+        inbox.interrupt(MissedMessages(f"gap {number}", 2))
+    assert len(inbox) <= 5
+    told = []
+    while inbox:
+        with pytest.raises(MissedMessages) as error:
+            inbox.take()
+        told.append(error.value)
+    assert sum(each.count or 0 for each in told) == inbox.missed == 2000
+    assert str(told[-1]) == "gap 999"
+    assert inbox.size == 0

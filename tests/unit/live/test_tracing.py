@@ -1,6 +1,7 @@
 """The trace of a live node is written by a thread, whole and in order."""
 
 import os
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -67,3 +68,19 @@ def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):
         trace(GroupJoined(number, *LIFE, number))
     with pytest.raises(StorageError, match="No space left on device"):
         trace.close(99)
+
+
+def test_a_fault_while_a_file_is_written_stops_neither_the_writer_nor_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = TraceFolder(tmp_path, "node")
+
+    def extend(_records: object) -> None:
+        raise ArithmeticError("a bug of ours")
+
+    monkeypatch.setattr(folder._writer, "extend", extend)
+    monkeypatch.setattr(tracing, "ROWS_PER_FILE", 1)
+    for _ in range(100):
+        folder(NodeStarted(0, 1, 1))
+    with pytest.raises(StorageError, match="a bug of ours"):
+        folder.close()
