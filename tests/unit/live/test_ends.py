@@ -149,11 +149,11 @@ def test_who_reads_sends_or_waits_is_told_of_a_fault_in_the_node(monkeypatch: py
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
         with monkeypatch.context() as broken:
             broken.setattr(QsmMachine, "on_timer", on_timer)
-            with pytest.raises(vivum.MissedMessages, match="stopped by a fault.*a bug of ours"):
+            with pytest.raises(vivum.MissedMessages, match=r"stopped by a fault.*a bug of ours"):
                 await asyncio.wait_for(reading, 10)
         assert reported == ["vivum: a fault in the node; it stops"]
         for use in (topic.send(b"x"), topic.receive(), node.enter("/u", bytes)):
-            with pytest.raises(vivum.ClosedError, match="stopped by a fault|was left"):
+            with pytest.raises(vivum.ClosedError, match=r"stopped by a fault|was left"):
                 await asyncio.wait_for(use, 1)
         await node.close()
 

@@ -93,7 +93,7 @@ def test_views_are_bounded_as_messages_are() -> None:
     waiting = len(inbox)
     for _ in range(waiting - 1):
         assert inbox.take() is not None
-    with pytest.raises(MissedMessages, match="^views of /a came"):
+    with pytest.raises(MissedMessages, match=r"^views of /a came"):
         inbox.take()
 
 
