@@ -4,7 +4,7 @@ import pytest
 
 from effects import deliveries, events
 from loose_streams import ALICE, ONE, TWO, delivered, frames_of, make_fifo, make_receiver, make_sender, seal
-from vivum.core.ids import ViewNumber
+from vivum.core.ids import GroupId, ViewNumber
 from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.streams import sender_fifo as fifo_module
@@ -335,3 +335,23 @@ def test_who_left_and_came_back_does_not_wait_for_what_its_sender_has_seen_throu
     fifo.deliver(effects)
     assert ((ONE, 0) in delivered(effects)) is not held_up
     assert not fifo.is_broken
+
+
+@pytest.mark.parametrize("group", [ONE, TWO])
+def test_a_view_that_is_over_with_frames_missing_of_groups_that_were_left_is_no_loss(group: GroupId) -> None:
+    """Live seed 226: the sender owed nothing to a node that had left, and had nothing new to say to it."""
+    fifo = make_fifo({TWO: 4})
+    effects: list[Effect] = []
+    old, new = make_receiver(view=3), make_receiver(view=5)
+    fifo.add(old)
+    fifo.add(new)
+    old_frames, new_frames = frames_of(2, view=3, group=group), frames_of(1, view=5, group=group, first=2)
+    for stream, frame in ((old, old_frames[0]), (old, old_frames[2]), (new, new_frames[0])):
+        stream.on_data(0, frame)
+        fifo.deliver(effects)
+    fifo.remove(old, effects)
+    if group == TWO:
+        assert not fifo.is_broken
+        assert (TWO, 2) in delivered(effects)
+    else:
+        assert fifo.is_broken, "the second message of a group that was not left is missing"

@@ -115,7 +115,11 @@ class SenderFifo:
         for each in self.streams:
             is_complete = each.closed and each.window.prefix >= each.window.stop
             if each.view < stream.view and not is_complete and (each.region, each.view) not in before:
-                each.is_unwanted |= any(view > each.view for view in self._barred.values())
+                each.is_unwanted |= self._left_since(each)
+
+    def _left_since(self, stream: StreamReceiver) -> bool:
+        """Return whether this node left a group since the view of a stream, so that its sender may owe it nothing."""
+        return any(view > stream.view for view in self._barred.values())
 
     def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:
         """Give up a stream whose region view is over: deliver what is held in order, skip what is missing."""
@@ -125,6 +129,8 @@ class SenderFifo:
         # Those before it were replaced earlier still: nobody sees them through any more.
         for each in self.streams[: self.streams.index(stream) + 1]:
             each.window.skip_to(each.window.stop)
+            # If something is missing of a group that was not left, the numbers of its messages will tell.
+            each.is_unwanted |= self._left_since(each)
             # In parts all the same: a frame is let go when its messages are cut.
             while not self.is_broken and not self._deliver_from(each, effects, BURST_BYTES):
                 pass
