@@ -6,9 +6,10 @@ from tidy.texts import (
     leftover_faults,
     link_faults,
     package_faults,
+    width_faults,
 )
 
-RULES = [docstring_faults, leftover_faults, link_faults, package_faults, empty_test_faults]
+RULES = [docstring_faults, leftover_faults, link_faults, width_faults, package_faults, empty_test_faults]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -37,6 +38,11 @@ def test_a_module_without_a_docstring_is_caught(plant):
 def test_a_note_of_unfinished_work_is_caught(plant, word):
     (fault,) = leftover_faults(plant({"docs/plan.md": f"Good.\n{word}: better\n"}))
     assert fault.startswith(f"docs/plan.md:2: {word}")
+
+
+def test_a_line_of_markdown_that_is_too_wide_is_caught(plant):
+    tree = plant({"docs/plan.md": f"{'ä' * 100}\n{'x' * 101}\n"})
+    assert width_faults(tree) == ["docs/plan.md:2: 101 columns; wrap at 100"]
 
 
 def test_an_empty_package_is_caught(plant):

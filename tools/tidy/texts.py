@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from tidy.sources import files, modules, shown
 
+MARKDOWN_COLUMNS = 100
 _LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
 _CODE_BLOCK = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`\n]*`")
@@ -30,6 +31,16 @@ def leftover_faults(root: Path) -> list[str]:
         for path in files(root, ".py", ".pyx", ".pyi", ".md", ".sh", ".toml")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if (match := _LEFTOVER.search(line))
+    ]
+
+
+def width_faults(root: Path) -> list[str]:
+    """Find lines of Markdown that are wider than a page."""
+    return [
+        f"{shown(root, path, number)}: {len(line)} columns; wrap at {MARKDOWN_COLUMNS}"
+        for path in files(root, ".md")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > MARKDOWN_COLUMNS
     ]
 
 
