@@ -253,11 +253,14 @@ class MemberHost:
 
     def _settle(self) -> None:
         if self._room:
-            waiting, self._room = self._room, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            self._make_room()
         self._on_settled()
+
+    def _make_room(self) -> None:
+        waiting, self._room = self._room, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     # The end.
 
@@ -278,7 +281,7 @@ class MemberHost:
         self._driver.close()
         if self._probing is not None:
             self._probing.cancel()
-        for future in (*self._room, self._left):
-            if not future.done():
-                future.cancel()
-        self._room.clear()
+        # Whoever waits for room tries again, and hears that the node is closed.
+        self._make_room()
+        if not self._left.done():
+            self._left.cancel()

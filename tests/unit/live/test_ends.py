@@ -68,6 +68,37 @@ def test_a_flush_ends_when_the_node_is_closed() -> None:
     world.run(rehearse())
 
 
+def test_a_send_that_waits_for_room_ends_with_an_error_when_the_node_is_closed() -> None:
+    world = World()
+
+    async def join() -> vivum.Topic[bytes]:
+        node = await vivum.connect("d")
+        topic = await node.enter("/t", bytes)
+        await topic.wait_for_members(2)
+        return topic
+
+    async def send() -> None:
+        topic = await join()
+        world.split(["a"], ["b"])
+        # Until the window is full too, into which waiting messages go.
+        while topic.try_send(bytes(100_000)):
+            while topic.try_send(bytes(100_000)):
+                pass
+            await asyncio.sleep(0.2)
+
+        async def end() -> None:
+            topic._node.close_now()
+
+        await ends_with_closed_error(topic.send(bytes(100_000)), end)
+
+    async def rehearse() -> None:
+        sending = world.host("a").start(send)
+        world.host("b").start(join)
+        await sending
+
+    world.run(rehearse())
+
+
 def test_waiting_for_members_ends_when_the_topic_is_left() -> None:
     async def program() -> None:
         async with vivum.connect("d") as node:
