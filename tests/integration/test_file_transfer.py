@@ -129,6 +129,7 @@ def test_what_does_not_have_its_checksum_is_not_kept(domain_name: str, tmp_path:
     assert b"evil" not in files_in(tmp_path).values()
 
 
+@pytest.mark.slow
 def test_symbolic_links_are_not_followed(domain_name: str, tmp_path: Path) -> None:
     into, victim = tmp_path / "into", tmp_path / "victim"
     into.mkdir()

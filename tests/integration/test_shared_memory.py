@@ -491,6 +491,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"VIVUM_PURE": "1"}])
 def test_processes_with_and_without_the_compiled_part_get_everything(environment: dict[str, str]) -> None:
     async def scenario() -> None:
