@@ -8,7 +8,10 @@
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Tests that share nothing run side by side. So do those of the pipeline, file by file: much of their time Java starts
-# and Spark waits. Those with clocks and sockets of their own would take the processors from each other.
+# and Spark waits. Those with sockets of their own wait for their nodes to find each other most of the time that they
+# take, and bear it that others run beside them; those of them that are slow measure, load the processors, or let
+# processes die and sleep: one at a time.
+SMALL := -n 4 tests/integration
 REAL := tests/integration
 SPARK := -n 2 --dist loadfile tests/pipeline
 PURE := -n 2 --dist worksteal tests --ignore=tests/integration --ignore=tests/pipeline
@@ -32,12 +35,14 @@ test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@$(PYTEST) -m "not soak" $(PURE)
 	@echo "vivum: tests with Spark, two files at a time"
 	@$(PYTEST) -m "not soak" $(SPARK)
-	@echo "vivum: tests with real processes and sockets, one at a time"
-	@$(PYTEST) -m "not soak" $(REAL)
+	@echo "vivum: tests with real sockets, four at a time"
+	@$(PYTEST) -m "not slow and not soak" $(SMALL)
+	@echo "vivum: tests with real processes under load, one at a time"
+	@$(PYTEST) -m "slow and not soak" $(REAL)
 
 quick: dev  ## The tests that take less than a second each
 	@$(PYTEST) -m "not slow and not soak" $(PURE)
-	@$(PYTEST) -m "not slow and not soak" $(REAL) tests/pipeline
+	@$(PYTEST) -m "not slow and not soak" $(SMALL)
 
 lint: dev  ## ruff (rules and format) and mypy
 	@tools/lint.sh

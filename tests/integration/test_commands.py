@@ -135,6 +135,7 @@ def test_pub_sub_ls_and_top_in_a_domain_that_up_serves(commands: Commands) -> No
         assert (process.returncode, err) == (code, "")
 
 
+@pytest.mark.slow
 def test_commands_that_find_no_domain_say_so_in_one_line(commands: Commands) -> None:
     code, out, err = commands.run("ls", "--timeout", "0.3")
     assert (code, out) == (1, "")
@@ -142,6 +143,7 @@ def test_commands_that_find_no_domain_say_so_in_one_line(commands: Commands) -> 
     assert "no configuration service of domain" in err
 
 
+@pytest.mark.slow
 def test_a_second_service_of_a_domain_ends_and_says_why(commands: Commands) -> None:
     commands.up()
     code, _, err = commands.run("up")

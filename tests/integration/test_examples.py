@@ -22,6 +22,7 @@ def test_every_example_is_here() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_an_example_runs(name: str, domain_name: str) -> None:
     more = ["100000"] if name == "rates.py" else []

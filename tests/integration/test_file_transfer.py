@@ -129,6 +129,7 @@ def test_what_does_not_have_its_checksum_is_not_kept(domain_name: str, tmp_path:
     assert b"evil" not in files_in(tmp_path).values()
 
 
+@pytest.mark.slow
 def test_symbolic_links_are_not_followed(domain_name: str, tmp_path: Path) -> None:
     into, victim = tmp_path / "into", tmp_path / "victim"
     into.mkdir()
@@ -268,7 +269,8 @@ def test_a_receiver_that_cannot_write_says_why_and_its_sender_does_not_wait_for_
         assert (full.returncode, len(err.splitlines())) == (1, 1), err
         assert "File too large" in err
         assert str(folders[0]) in err
-        out, _ = roomy.communicate(timeout=TIMEOUT_S)
+        out, err = roomy.communicate(timeout=TIMEOUT_S)
+        assert roomy.returncode == 0, err
         assert json.loads(out.splitlines()[-1])["bytes"] == 3_000_000
         _, err = sender.communicate(timeout=TIMEOUT_S)
         assert (sender.returncode, len(err.splitlines())) == (1, 1), err

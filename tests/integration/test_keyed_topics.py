@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 import vivum
 
 TIMEOUT_S = 30
@@ -14,6 +16,7 @@ async def keyed_seat(node: vivum.NodeHandle, topic: "vivum.Topic[bytes]") -> Any
     return seat
 
 
+@pytest.mark.slow
 def test_a_sender_that_died_half_way_is_replaced_and_readers_see_each_message_once(domain_name: str) -> None:
     async def scenario() -> None:
         async with vivum.connect(domain_name) as reading:

@@ -338,6 +338,7 @@ def test_best_effort_has_the_same_api(domain_name: str) -> None:
     play(scenario())
 
 
+@pytest.mark.slow
 def test_without_multicast_everybody_gets_its_own_copy(domain_name: str) -> None:
     async def scenario() -> None:
         nodes = [await vivum.connect(domain_name, multicast=False) for _ in range(4)]

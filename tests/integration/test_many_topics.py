@@ -17,7 +17,7 @@ def test_who_sends_to_many_topics_in_turn_does_not_give_way_after_each_message(
 
     async def scenario() -> None:
         async with vivum.connect(domain_name) as node:
-            topics = [await node.enter(f"/many/{number}", bytes) for number in range(50)]
+            topics = await asyncio.gather(*(node.enter(f"/many/{number}", bytes) for number in range(50)))
             turns = 0
 
             def count() -> None:

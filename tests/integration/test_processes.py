@@ -9,6 +9,7 @@ from live_processes.director import Cast
 TOPIC = "/swx/NESN"
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_find_one_service_and_all_get_everything(cast: Cast) -> None:
     actors = cast.start(6)
     assert sum(each.ask("report")["carries"] for each in actors) == 1
@@ -105,6 +106,7 @@ def test_a_process_that_carries_the_service_dies_and_the_others_find_together_ag
     assert first.ask("flush", topic=TOPIC) == "stable"
 
 
+@pytest.mark.slow
 def test_a_member_that_sleeps_for_a_moment_catches_up(cast: Cast) -> None:
     (first,) = cast.start()
     second, third = cast.start(2)

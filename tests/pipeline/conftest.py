@@ -23,8 +23,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
             "spark.sql.shuffle.partitions": "2",
-            # To make fast code for a query costs more than it saves where each sees a few rows once.
+            # To make fast code for a query, or to plan it again half way, costs more than it saves where each sees
+            # a few rows once. Programs that tests start have sessions as users have them.
             "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
         },
         brief=True,
     )

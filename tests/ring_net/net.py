@@ -84,10 +84,15 @@ class RingNet(Generic[S]):
 
     def run_for(self, duration_ns: int) -> None:
         end_ns = self.now_ns + duration_ns
+        # A test may have changed anybody; from here on a member changes only when something reaches it or is due.
+        due_ns: dict[int, int] = {}
+        touched = list(self.members)
         while True:
-            self._collect()
-            ladders = [member.ladder for n, member in self.members.items() if n not in self.asleep]
-            timer_ns = min((ladder.next_deadline_ns() for ladder in ladders), default=end_ns + 1)
+            for n in touched:
+                self._collect(n)
+                if n not in self.asleep:
+                    due_ns[n] = self.members[n].ladder.next_deadline_ns()
+            timer_ns = min(due_ns.values(), default=end_ns + 1)
             message_ns = self._agenda[0][0] if self._agenda else end_ns + 1
             at_ns = min(timer_ns, message_ns)
             if at_ns > end_ns:
@@ -97,9 +102,11 @@ class RingNet(Generic[S]):
             if message_ns <= timer_ns:
                 _, _, source, target, message = heappop(self._agenda)
                 self._arrive(source, target, message)
+                touched = [target]
             else:
-                for ladder in ladders:
-                    ladder.on_timer(self.now_ns)
+                touched = [n for n, each_ns in due_ns.items() if each_ns <= self.now_ns]
+                for n in touched:
+                    self.members[n].ladder.on_timer(self.now_ns)
 
     def _arrive(self, source: int, target: int, message: RingToken | TokenReceipt) -> None:
         ring = None if target in self.asleep else self.members[target].ladder.find(message.level, message.ring)
@@ -108,13 +115,12 @@ class RingNet(Generic[S]):
         elif ring is not None:
             ring.on_token(self.now_ns, NodeId(source), message)
 
-    def _collect(self) -> None:
-        for n, member in self.members.items():
-            for target, message in member.ladder.take_messages(self.now_ns):
-                if n not in self.asleep:
-                    self.sent.append((n, target, message))
-                    self._order += 1
-                    heappush(self._agenda, (self.now_ns + 100 * MICROSECOND, self._order, n, target, message))
+    def _collect(self, n: int) -> None:
+        for target, message in self.members[n].ladder.take_messages(self.now_ns):
+            if n not in self.asleep:
+                self.sent.append((n, target, message))
+                self._order += 1
+                heappush(self._agenda, (self.now_ns + 100 * MICROSECOND, self._order, n, target, message))
 
     def rounds(self, level: int = 0, number: int = 0) -> list[RingToken]:
         """All rounds of one ring that came home, in order of their numbers."""

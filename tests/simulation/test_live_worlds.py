@@ -89,19 +89,23 @@ def test_no_message_comes_before_the_view_in_which_it_was_sent(seed: int) -> Non
 
 
 def test_the_same_seed_gives_the_same_world_twice_in_one_process() -> None:
-    first, second = LiveWorld(4).run(), LiveWorld(4).run()
+    first, second = LiveWorld(5).run(), LiveWorld(5).run()
     assert first == second
     assert first.records > 100
     assert first.trace_hash != LiveWorld(3).run().trace_hash
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_seeds() -> None:
     module, function = run_live_seed.__module__, run_live_seed.__name__
     hashes = {hash_elsewhere(module, function, 4, PYTHONHASHSEED=each) for each in ("0", "4242")}
     assert hashes == {run_live_seed(4).trace_hash}
 
 
-@pytest.mark.parametrize("seed", [*range(1, 8), 52, 169, 177, 226])
+SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226]
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)])
 def test_worlds_of_whole_nodes_hold(seed: int) -> None:
     assert run_live_seed(seed).violations == ()
 

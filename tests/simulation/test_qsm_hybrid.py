@@ -34,7 +34,7 @@ def run(scenario: Scenario, seed: int = 1) -> Result:
     return result
 
 
-@pytest.mark.parametrize("pattern", ["hierarchical", "random"])
+@pytest.mark.parametrize("pattern", ["hierarchical", pytest.param("random", marks=pytest.mark.slow)])
 def test_a_frame_for_all_regions_takes_the_place_of_one_for_each(pattern: str) -> None:
     scenario = world(pattern)
     hybrid, plain = run(scenario), run(by_region(scenario))

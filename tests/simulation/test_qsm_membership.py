@@ -110,6 +110,7 @@ def test_the_second_service_dies_too() -> None:
     assert [node for node, _ in stopped(records)] == [second]
 
 
+@pytest.mark.slow
 def test_members_of_a_merged_region_drop_no_more_than_the_stated_share() -> None:
     table = {
         "nodes": 8,

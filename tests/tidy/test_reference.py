@@ -3,6 +3,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import pytest
+
 import reference
 from vivum.core.errors import UsageError
 from vivum.core.settings import setting, settings_of
@@ -26,6 +28,7 @@ def test_a_stale_a_missing_and_a_foreign_page_are_caught(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_pages_are_the_same_in_every_process(root):
     texts = []
     for hash_seed in ("1", "2"):

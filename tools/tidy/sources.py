@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
+
+TREES_MAX = 1024
+"""So many files stay parsed: several rules read the same ones."""
 
 _NOT_OURS = {"build", "dist", "node_modules", "out", "__pycache__"}
 
@@ -38,7 +41,7 @@ class Module:
     @cached_property
     def tree(self) -> ast.Module:
         """The parsed file."""
-        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
+        return parsed(self.path)
 
     def imports(self) -> Iterator[Import]:
         """List all imports, those inside functions and under TYPE_CHECKING too.
@@ -57,6 +60,16 @@ class Module:
                     base = ".".join(parts[: len(parts) - drop] + ([node.module] if node.module else []))
                 for alias in node.names:
                     yield Import(f"{base}.{alias.name}", node.lineno)
+
+
+def parsed(path: Path) -> ast.Module:
+    """Parse a file, or return what came of the same text before."""
+    return _tree(path.read_text(encoding="utf-8"), str(path))
+
+
+@lru_cache(TREES_MAX)
+def _tree(text: str, name: str) -> ast.Module:
+    return ast.parse(text, name)
 
 
 def modules(root: Path) -> list[Module]:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from tidy.sources import files, modules, shown
+from tidy.sources import files, modules, parsed, shown
 
 MARKDOWN_COLUMNS = 100
 _LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
@@ -20,7 +20,7 @@ def docstring_faults(root: Path) -> list[str]:
     return [
         f"{shown(root, path)}: no docstring that says what the module does"
         for path in files(root, ".py", under=("src", "tools", "bench"))
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not ast.get_docstring(parsed(path))
     ]
 
 

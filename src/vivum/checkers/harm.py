@@ -16,9 +16,9 @@ from vivum.observe.trace import FaultInjected
 HARMFUL = frozenset({"crash", "pause", "slow", "partition", "one_way", "loss", "burst"})
 """Faults of a host or of its link. A partition is harm to the nodes that it names: those cut off."""
 
-AFTERMATH_NS = 10 * SECOND
-"""A fault that is over explains nothing after this time: the longest wait that ends a life is as long
-(`silence_ns_max`), and a service that dies is followed after 4 s."""
+AFTERMATH_NS = 20 * SECOND
+"""A fault that is over explains nothing after this time. The longest wait that ends a life is for a view that does not
+become quiet, 15 s (`quiesce_ns_max`); it begins when the members that are gone have been found, within seconds."""
 
 
 class Harm(NamedTuple):

@@ -1,5 +1,6 @@
 """Histories of several clocks: reordered as far as causes need, and no further."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -77,6 +78,7 @@ def skewed(draw: st.DrawFn) -> list[TraceRecord]:
     return sorted(records, key=lambda record: record.time_ns)
 
 
+@pytest.mark.slow
 @thorough
 @given(skewed())
 def test_every_delivery_comes_behind_its_send_and_every_life_keeps_its_order(

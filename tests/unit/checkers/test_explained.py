@@ -108,7 +108,7 @@ def test_of_a_range_every_message_needs_an_explanation() -> None:
     history.wait(5)
     history.fault("loss", 2, seconds=1)
     history.send("1.1", 2, view=1)
-    history.wait(20)
+    history.wait(30)
     history.send("1.1", 3, view=1)
     history.failed("1.1", 2, 3)
     assert _what(history) == []

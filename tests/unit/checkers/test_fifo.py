@@ -1,5 +1,6 @@
 """Gap-free FIFO: streams that begin anywhere, reported losses, and a dumb oracle."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def _oracle(records: list[TraceRecord]) -> bool:
     return True
 
 
+@pytest.mark.slow
 @thorough
 @given(_steps)
 def test_fifo_agrees_with_a_dumb_oracle(steps: list[tuple[str, int, int]]) -> None:

@@ -2,6 +2,7 @@
 
 from itertools import permutations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ _orders = st.lists(
 )
 
 
+@pytest.mark.slow
 @thorough
 @given(_orders)
 def test_total_order_agrees_with_a_dumb_oracle(orders: list[list[int]]) -> None:
@@ -90,6 +92,7 @@ def test_total_order_agrees_with_a_dumb_oracle(orders: list[list[int]]) -> None:
     assert (checker.finish() == []) == fits
 
 
+@pytest.mark.slow
 @thorough
 @given(_orders)
 def test_a_witness_is_a_cycle_with_the_fewest_hops(orders: list[list[int]]) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
+@pytest.mark.slow
 @thorough
 @given(histories())
 def test_virtual_synchrony_agrees_with_a_dumb_oracle(history: History) -> None:

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 from experiments.description import ColumnSpec, Experiment, MeasureSpec, Point, PointParameters, QuickSpec
 from experiments.results import Outcome, ResultFile, compared, outcomes_of, pending
 from experiments.tables import BEGIN, END, make_lines, make_table, write_into
@@ -76,6 +77,7 @@ def test_rows_of_a_table_say_which_code_gave_them_where_it_was_not_the_same_for_
     assert table[:4] == ["| nodes | commit |", "|---:|---:|", "| 3 | 0ddc0de |", "| 4 | c0ffee |"]
 
 
+@pytest.mark.slow
 def test_the_command_runs_skips_what_is_done_and_reports_what_failed(tmp_path):
     description = tmp_path / "tiny.toml"
     description.write_text(TINY)

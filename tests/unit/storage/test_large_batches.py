@@ -196,6 +196,7 @@ def batches(draw):
     return counts, numbers, texts, *at[:2], parts, *at[2:], size + more
 
 
+@pytest.mark.slow
 @settings(derandomize=True, database=None, deadline=None, max_examples=1500)
 @given(batches(), st.sampled_from([4500, 4500, 4500, 3700, 0]))
 def test_compiled_packing_equals_its_twin(drawn, room):

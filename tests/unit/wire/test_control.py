@@ -185,7 +185,10 @@ def test_a_type_of_another_kind_is_refused_on_both_sides(kind, message):
 @pytest.mark.parametrize(("kind", "message"), SAMPLES)
 def test_a_body_cut_or_lengthened_at_any_byte_is_refused(kind, message):
     body = msgspec.msgpack.encode(message)
-    for wrong in [body[:stop] for stop in range(len(body))] + [body + b"\0", body + body]:
+    # The long one is thousands of numbers alike: of those in its middle some are enough.
+    end = max(len(body) - 1000, 1000)
+    stops = [*range(min(len(body), 1000)), *range(1000, end, 29), *range(end, len(body))]
+    for wrong in [body[:stop] for stop in stops] + [body + b"\0", body + body]:
         with pytest.raises(DecodeError):
             decode_control(frame_with(wrong, kind))
 
