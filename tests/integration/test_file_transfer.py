@@ -261,6 +261,11 @@ def test_a_receiver_that_cannot_write_says_why_and_its_sender_does_not_wait_for_
     folders = [tmp_path / "full", tmp_path / "roomy"]
     for folder in folders:
         folder.mkdir()
+    # A service that stays: if the receiver that fails carried it, and the sender left right after it, the other one
+    # could lose its life (tests/simulation/test_live_worlds.py says when).
+    service = command(domain_name, "up")
+    assert service.stdout is not None
+    assert "service of domain" in service.stdout.readline()
     full = command(domain_name, "receive-file", "--into", str(folders[0]), file_bytes_max=1_000_000)
     roomy = command(domain_name, "receive-file", "--into", str(folders[1]), "--json")
     sender = command(domain_name, "send-file", str(source), "-n", "2")
@@ -277,7 +282,7 @@ def test_a_receiver_that_cannot_write_says_why_and_its_sender_does_not_wait_for_
         assert "1 of 2 receivers" in err
         assert "File too large" in err
     finally:
-        for process in (full, roomy, sender):
+        for process in (full, roomy, sender, service):
             if process.poll() is None:
                 process.kill()
             process.communicate()
