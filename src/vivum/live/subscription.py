@@ -67,7 +67,9 @@ class Subscription(Generic[T]):
             await self._has_new.wait()
             self._has_new.clear()
             records, self._new = self._new, []
-            fitting = [each.name for each in records if each.name not in self._seats and self._fits(each)]
+            # Each once: a directory that took over lists all topics again, also those that wait here already.
+            named = {each.name: each for each in records}
+            fitting = [name for name, each in named.items() if name not in self._seats and self._fits(each)]
             if not fitting:
                 continue
             try:
