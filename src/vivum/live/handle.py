@@ -6,7 +6,7 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
@@ -65,6 +65,17 @@ def _disown_all() -> None:
 
 # A hook, so that sending need not compare process ids each time.
 os.register_at_fork(after_in_child=_disown_all)
+
+
+async def _all_or_none(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of this at once. If one fails, the others are cancelled, and have ended before its error is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class NodeHandle:
@@ -238,7 +249,7 @@ class NodeHandle:
         self._topics |= dict.fromkeys(made)
         try:
             if replay is not None:
-                await asyncio.gather(*[topic.begin_replay() for topic in made])
+                await _all_or_none([topic.begin_replay() for topic in made])
         except BaseException:
             for topic in made:
                 topic.let_go()

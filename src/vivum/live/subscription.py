@@ -93,13 +93,19 @@ class Subscription(Generic[T]):
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""
-        while len(self._seats) < count or any(seat.view is None for seat in self._seats.values()):
+        while True:
             self._node.check_open()
             if self._is_closed:
                 raise self._node.closed_error(f"the subscription to {self.pattern} was closed")
-            self._has_entered.clear()
-            await self._has_entered.wait()
-        return self.topics
+            outside = next((seat for seat in self._seats.values() if seat.view is None), None)
+            if len(self._seats) < count:
+                self._has_entered.clear()
+                await self._has_entered.wait()
+            elif outside is not None:
+                # The node lost its life, and enters again.
+                await outside.wait_for_change()
+            else:
+                return self.topics
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         return Events(self._reader)
@@ -117,6 +123,7 @@ class Subscription(Generic[T]):
             self._task.cancel()
         for seat in self._seats.values():
             self._node.give_back(seat, self._inbox)
+            seat.notify()
         self._inbox.close()
         self._has_entered.set()
         self._node.forget(self)
