@@ -146,7 +146,7 @@ class NodeHandle:
             host.receive_buffer_bytes,
             host.lost_on_purpose,
             *host.shared_frames,
-            host.parts.counters.as_dict(),
+            host.counters.as_dict(),
             host.parts.qsm.memory(),
         )
 
