@@ -324,7 +324,9 @@ class NodeHandle:
             self._entering.pop(seat, None)
             seat.view = None
             seat.is_leaving = True
-            self._host.submit(LeaveGroup(seat.group))
+            # One that was expelled has no group any more: its number may be another topic's.
+            if self._seats.get(seat.name) is seat:
+                self._host.submit(LeaveGroup(seat.group))
 
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
         """Return the seats of topics, created where needed; check that type and guarantee fit."""
@@ -368,7 +370,10 @@ class NodeHandle:
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_entering()
-        await self._until(lambda: all(seat.view is not None for seat in seats))
+        await self._until(lambda: all(seat.view is not None or seat.fault is not None for seat in seats))
+        for seat in seats:
+            if seat.fault is not None:
+                raise seat.fault
 
     async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
         """Wait until the node is out of groups that it is leaving: a new stay must not overlap the old one."""
@@ -511,16 +516,19 @@ class NodeHandle:
         self._move_seats(await self._browser.enter(entries))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         if self._trace is not None:
-            for seat in held:
+            for seat in self._by_group.values():
                 self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
         self._look_at_entering()
 
     def _move_seats(self, records: Iterable[TopicRecord]) -> None:
-        """Move seats to the groups that another service has for their topics. A type mismatch faults the seat."""
+        """Move seats to the groups that another service has for their topics. A type mismatch ends the stay."""
         moved: list[Seat] = []
         leaves: list[Command] = []
         for record in records:
-            seat = self._seats[record.name]
+            seat = self._seats.get(record.name)
+            if seat is None:
+                # The topic's type changed with a service that was followed meanwhile.
+                continue
             if not seat.holders:
                 # Left meanwhile: whoever enters again asks for the group anew.
                 del self._seats[record.name]
@@ -528,7 +536,9 @@ class NodeHandle:
             try:
                 check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
             except TypeMismatch as error:
-                seat.fault = error
+                # Under this service the old number is perhaps another topic's.
+                leaves.append(LeaveGroup(seat.group))
+                self._expel(seat, error)
                 continue
             if seat.group != record.group:
                 leaves.append(LeaveGroup(seat.group))
@@ -536,6 +546,17 @@ class NodeHandle:
                 moved.append(seat)
         # All leaves first: what one topic leaves another may join.
         self._host.submit_all(leaves + [seat.join_command() for seat in moved])
+
+    def _expel(self, seat: Seat, error: TypeMismatch) -> None:
+        """End a stay in a topic that has another type under another service; tell all who read, send or wait.
+
+        Whoever enters the topic again gets a new seat, with the type that it has now.
+        """
+        del self._seats[seat.name]
+        self._entering.pop(seat, None)
+        seat.view = None
+        seat.interrupt(MissedMessages(f"{error}; nothing more comes of {seat.name}", None))
+        seat.close(error)
 
     def _start(self, work: Callable[[], Any]) -> None:
         if self._is_closed:

@@ -97,7 +97,8 @@ class Subscription(Generic[T]):
             self._node.check_open()
             if self._is_closed:
                 raise self._node.closed_error(f"the subscription to {self.pattern} was closed")
-            outside = next((seat for seat in self._seats.values() if seat.view is None), None)
+            entered = [seat for seat in self._seats.values() if seat.fault is None]
+            outside = next((seat for seat in entered if seat.view is None), None)
             if len(self._seats) < count:
                 self._has_entered.clear()
                 await self._has_entered.wait()
