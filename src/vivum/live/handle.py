@@ -32,6 +32,7 @@ from vivum.live.topic import Topic
 from vivum.live.tracing import NodeTrace
 from vivum.protocols.commands import (
     GapReported,
+    GroupsLeft,
     LeaveGroup,
     LifeBegan,
     LifeEnded,
@@ -323,16 +324,18 @@ class NodeHandle:
         if not seat.holders and not self._is_closed:
             self._entering.pop(seat, None)
             seat.view = None
+            # If it is so already, no new stay has begun since, and the node may be out.
             seat.is_leaving = True
             # One that was expelled has no group any more: its number may be another topic's.
             if self._seats.get(seat.name) is seat:
                 self._host.submit(LeaveGroup(seat.group))
+                self._forget_if_done(seat)
 
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
         """Return the seats of topics, created where needed; check that type and guarantee fit."""
         self.check_open()
-        unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
-        if unknown:
+        # Again, if a seat that nobody held was forgotten while others were asked for.
+        while unknown := [name for name in dict.fromkeys(names) if name not in self._seats]:
             entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
             records, service = None, self._service
             while records is None or service != self._service:
@@ -382,7 +385,28 @@ class NodeHandle:
             await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
             for seat in leaving:
                 if seat.is_leaving:
-                    seat.is_leaving, seat.view = False, None
+                    seat.is_leaving, seat.has_left, seat.view = False, False, None
+
+    def _note_left(self, bounds: tuple[int, ...]) -> None:
+        """Note that the node is out of these groups, and forget their seats if nobody needs them any more."""
+        groups = RangeSet.from_bounds(bounds)
+        few = groups.count() <= len(self._by_group)
+        for group in list(groups) if few else [group for group in self._by_group if group in groups]:
+            seat = self._by_group.get(GroupId(group))
+            if seat is not None and seat.is_leaving:
+                seat.has_left = True
+                self._forget_if_done(seat)
+
+    def _forget_if_done(self, seat: Seat) -> None:
+        """Forget a seat that nobody holds, whose group was left, and of which all that was sent is settled.
+
+        A recorder enters a topic for each joiner. Seats with layers stay: they know what was handed over before.
+        """
+        is_done = seat.has_left and not seat.holders and seat.is_settled and not seat.layers
+        if is_done and self._seats.get(seat.name) is seat:
+            del self._seats[seat.name]
+            if self._by_group.get(seat.group) is seat:
+                del self._by_group[seat.group]
 
     def forget(self, topic: Any) -> None:
         """Drop a topic or a subscription that was left."""
@@ -404,11 +428,11 @@ class NodeHandle:
 
     @property
     def seats(self) -> Collection[Seat]:
-        """All topics that this node is or was in."""
+        """All topics that this node is in, or was in and has not settled yet."""
         return self._seats.values()
 
     def seat_of(self, name: str) -> Seat | None:
-        """Return the seat of a topic; None if this node was never in it."""
+        """Return the seat of a topic; None if this node is not in it."""
         return self._seats.get(name)
 
     @property
@@ -428,12 +452,17 @@ class NodeHandle:
             seat = self._by_group.get(event.group)
             if seat is not None:
                 seat.on_confirmed(event.first, event.stop)
+                if seat.has_left:
+                    self._forget_if_done(seat)
             return
         match event:
             case SendFailed(group):
                 seat = self._by_group.get(group)
                 if seat is not None:
                     seat.on_failed(event)
+                    self._forget_if_done(seat)
+            case GroupsLeft(bounds):
+                self._note_left(bounds)
             case GapReported(group, sender, first, stop):
                 seat = self._by_group.get(group)
                 if seat is not None:
@@ -466,8 +495,12 @@ class NodeHandle:
         text = f"{cause}; it joins again"
         if self._moves:
             self._hold_sends()
-        for seat in self._seats.values():
+        for seat in list(self._seats.values()):
             seat.on_life_ended(life)
+            if seat.is_leaving:
+                # With the life all its groups have ended.
+                seat.has_left = True
+                self._forget_if_done(seat)
             if seat.holders:
                 self._entering[seat] = None
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))

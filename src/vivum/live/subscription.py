@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vivum.core.errors import VivumError
+from vivum.core.ids import GroupId
 from vivum.guarantees import Guarantee
 from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
@@ -33,8 +34,10 @@ class Subscription(Generic[T]):
         self._codec = codec
         self._guarantee = guarantee
         self._inbox = inbox
-        self._reader: Reader[T] = Reader(inbox, codec.decode, node)
+        self._reader: Reader[T] = Reader(inbox, codec.decode, self)
         self._seats: dict[str, Seat] = {}
+        # Of the topics that were left, for what can still be read.
+        self._left: dict[GroupId, str] = {}
         self._watch: int | None = None
         self._new: list[TopicRecord] = []
         self._has_new = asyncio.Event()
@@ -46,6 +49,10 @@ class Subscription(Generic[T]):
     def reader(self) -> Reader[T]:
         """The reader that makes events and batches, for other ways of reading than those here."""
         return self._reader
+
+    def name_of(self, group: GroupId) -> str:
+        """Return the name of the topic of a group, also when the node has left it."""
+        return self._left.get(group) or self._node.name_of(group)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -122,6 +129,7 @@ class Subscription(Generic[T]):
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
+        self._left = {seat.group: seat.name for seat in self._seats.values()}
         for seat in self._seats.values():
             self._node.give_back(seat, self._inbox)
             seat.notify()

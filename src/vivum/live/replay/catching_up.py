@@ -359,7 +359,7 @@ class CatchingUp:
         while (view := self._seat.view) is None:
             await self._seat.wait_for_change()
         if self._node.member is not None:
-            self._note_goal(self._node.member, self._seat.accepted)
+            self._note_goal(self._node.member, self._seat.numbered)
         waiting = [each for each in view.members if each != self._node.member]
         while waiting:
             endpoints = {each.member: each.endpoint for each in await self._node.nodes()}
