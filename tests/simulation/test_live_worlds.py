@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_see
     assert hashes == {run_live_seed(4).trace_hash}
 
 
-SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226]
+SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226, 327, 382]
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)])

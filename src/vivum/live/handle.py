@@ -6,7 +6,7 @@ Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberH
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
@@ -32,6 +32,7 @@ from vivum.live.topic import Topic
 from vivum.live.tracing import NodeTrace
 from vivum.protocols.commands import (
     GapReported,
+    GroupsLeft,
     LeaveGroup,
     LifeBegan,
     LifeEnded,
@@ -65,6 +66,17 @@ def _disown_all() -> None:
 
 # A hook, so that sending need not compare process ids each time.
 os.register_at_fork(after_in_child=_disown_all)
+
+
+async def _all_or_none(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of this at once. If one fails, the others are cancelled, and have ended before its error is raised."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class NodeHandle:
@@ -135,7 +147,7 @@ class NodeHandle:
             host.receive_buffer_bytes,
             host.lost_on_purpose,
             *host.shared_frames,
-            host.parts.counters.as_dict(),
+            host.counters.as_dict(),
             host.parts.qsm.memory(),
         )
 
@@ -238,7 +250,7 @@ class NodeHandle:
         self._topics |= dict.fromkeys(made)
         try:
             if replay is not None:
-                await asyncio.gather(*[topic.begin_replay() for topic in made])
+                await _all_or_none([topic.begin_replay() for topic in made])
         except BaseException:
             for topic in made:
                 topic.let_go()
@@ -312,14 +324,18 @@ class NodeHandle:
         if not seat.holders and not self._is_closed:
             self._entering.pop(seat, None)
             seat.view = None
+            # If it is so already, no new stay has begun since, and the node may be out.
             seat.is_leaving = True
-            self._host.submit(LeaveGroup(seat.group))
+            # One that was expelled has no group any more: its number may be another topic's.
+            if self._seats.get(seat.name) is seat:
+                self._host.submit(LeaveGroup(seat.group))
+                self._forget_if_done(seat)
 
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
         """Return the seats of topics, created where needed; check that type and guarantee fit."""
         self.check_open()
-        unknown = [name for name in dict.fromkeys(names) if name not in self._seats]
-        if unknown:
+        # Again, if a seat that nobody held was forgotten while others were asked for.
+        while unknown := [name for name in dict.fromkeys(names) if name not in self._seats]:
             entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
             records, service = None, self._service
             while records is None or service != self._service:
@@ -357,7 +373,10 @@ class NodeHandle:
         self._host.submit_all(joins)
         self._entering |= dict.fromkeys(seat for seat in seats if seat.view is None)
         self._look_at_entering()
-        await self._until(lambda: all(seat.view is not None for seat in seats))
+        await self._until(lambda: all(seat.view is not None or seat.fault is not None for seat in seats))
+        for seat in seats:
+            if seat.fault is not None:
+                raise seat.fault
 
     async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
         """Wait until the node is out of groups that it is leaving: a new stay must not overlap the old one."""
@@ -366,7 +385,28 @@ class NodeHandle:
             await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
             for seat in leaving:
                 if seat.is_leaving:
-                    seat.is_leaving, seat.view = False, None
+                    seat.is_leaving, seat.has_left, seat.view = False, False, None
+
+    def _note_left(self, bounds: tuple[int, ...]) -> None:
+        """Note that the node is out of these groups, and forget their seats if nobody needs them any more."""
+        groups = RangeSet.from_bounds(bounds)
+        few = groups.count() <= len(self._by_group)
+        for group in list(groups) if few else [group for group in self._by_group if group in groups]:
+            seat = self._by_group.get(GroupId(group))
+            if seat is not None and seat.is_leaving:
+                seat.has_left = True
+                self._forget_if_done(seat)
+
+    def _forget_if_done(self, seat: Seat) -> None:
+        """Forget a seat that nobody holds, whose group was left, and of which all that was sent is settled.
+
+        A recorder enters a topic for each joiner. Seats with layers stay: they know what was handed over before.
+        """
+        is_done = seat.has_left and not seat.holders and seat.is_settled and not seat.layers
+        if is_done and self._seats.get(seat.name) is seat:
+            del self._seats[seat.name]
+            if self._by_group.get(seat.group) is seat:
+                del self._by_group[seat.group]
 
     def forget(self, topic: Any) -> None:
         """Drop a topic or a subscription that was left."""
@@ -388,11 +428,11 @@ class NodeHandle:
 
     @property
     def seats(self) -> Collection[Seat]:
-        """All topics that this node is or was in."""
+        """All topics that this node is in, or was in and has not settled yet."""
         return self._seats.values()
 
     def seat_of(self, name: str) -> Seat | None:
-        """Return the seat of a topic; None if this node was never in it."""
+        """Return the seat of a topic; None if this node is not in it."""
         return self._seats.get(name)
 
     @property
@@ -412,12 +452,17 @@ class NodeHandle:
             seat = self._by_group.get(event.group)
             if seat is not None:
                 seat.on_confirmed(event.first, event.stop)
+                if seat.has_left:
+                    self._forget_if_done(seat)
             return
         match event:
             case SendFailed(group):
                 seat = self._by_group.get(group)
                 if seat is not None:
                     seat.on_failed(event)
+                    self._forget_if_done(seat)
+            case GroupsLeft(bounds):
+                self._note_left(bounds)
             case GapReported(group, sender, first, stop):
                 seat = self._by_group.get(group)
                 if seat is not None:
@@ -450,8 +495,12 @@ class NodeHandle:
         text = f"{cause}; it joins again"
         if self._moves:
             self._hold_sends()
-        for seat in self._seats.values():
+        for seat in list(self._seats.values()):
             seat.on_life_ended(life)
+            if seat.is_leaving:
+                # With the life all its groups have ended.
+                seat.has_left = True
+                self._forget_if_done(seat)
             if seat.holders:
                 self._entering[seat] = None
                 seat.interrupt(MissedMessages(f"{text}, and does not get what was sent to {seat.name} meanwhile", None))
@@ -500,16 +549,19 @@ class NodeHandle:
         self._move_seats(await self._browser.enter(entries))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         if self._trace is not None:
-            for seat in held:
+            for seat in self._by_group.values():
                 self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
         self._look_at_entering()
 
     def _move_seats(self, records: Iterable[TopicRecord]) -> None:
-        """Move seats to the groups that another service has for their topics. A type mismatch faults the seat."""
+        """Move seats to the groups that another service has for their topics. A type mismatch ends the stay."""
         moved: list[Seat] = []
         leaves: list[Command] = []
         for record in records:
-            seat = self._seats[record.name]
+            seat = self._seats.get(record.name)
+            if seat is None:
+                # The topic's type changed with a service that was followed meanwhile.
+                continue
             if not seat.holders:
                 # Left meanwhile: whoever enters again asks for the group anew.
                 del self._seats[record.name]
@@ -517,7 +569,9 @@ class NodeHandle:
             try:
                 check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
             except TypeMismatch as error:
-                seat.fault = error
+                # Under this service the old number is perhaps another topic's.
+                leaves.append(LeaveGroup(seat.group))
+                self._expel(seat, error)
                 continue
             if seat.group != record.group:
                 leaves.append(LeaveGroup(seat.group))
@@ -525,6 +579,17 @@ class NodeHandle:
                 moved.append(seat)
         # All leaves first: what one topic leaves another may join.
         self._host.submit_all(leaves + [seat.join_command() for seat in moved])
+
+    def _expel(self, seat: Seat, error: TypeMismatch) -> None:
+        """End a stay in a topic that has another type under another service; tell all who read, send or wait.
+
+        Whoever enters the topic again gets a new seat, with the type that it has now.
+        """
+        del self._seats[seat.name]
+        self._entering.pop(seat, None)
+        seat.view = None
+        seat.interrupt(MissedMessages(f"{error}; nothing more comes of {seat.name}", None))
+        seat.close(error)
 
     def _start(self, work: Callable[[], Any]) -> None:
         if self._is_closed:

@@ -48,4 +48,4 @@ class Reporter:
             return None
         seat = self._node.seat_of(topic)
         view = None if seat is None else seat.view
-        return SendingReport(request, *life, 0 if view is None else view.number, 0 if seat is None else seat.accepted)
+        return SendingReport(request, *life, 0 if view is None else view.number, 0 if seat is None else seat.numbered)

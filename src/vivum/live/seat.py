@@ -119,6 +119,7 @@ class Seat:
         "fault",
         "group",
         "guarantee",
+        "has_left",
         "holders",
         "is_leaving",
         "is_moving",
@@ -147,6 +148,8 @@ class Seat:
         self.holders = 0
         # The last holder has left, but the group may still deliver: drop that, new holders must not get it.
         self.is_leaving = False
+        # While it is leaving: whether the node is out of the group, so that nothing is delivered any more.
+        self.has_left = False
         # A new life under another service, whose group for the topic is not known yet: nothing can be sent.
         self.is_moving = False
         self.accepted = 0
@@ -178,6 +181,16 @@ class Seat:
     def seen(self) -> SeenKeys | None:
         """The keys that were handed over, of a keyed topic."""
         return next((layer.seen for layer in self.layers if isinstance(layer, KeyedLayer)), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was sent is confirmed or reported as failed."""
+        return self.settled >= self.accepted
+
+    @property
+    def numbered(self) -> int:
+        """How many messages this life has numbered in the topic, also before this seat was made."""
+        return self.accepted if self._accepted_life is not None else self._host.next_sequence(self.group)
 
     def join_command(self) -> JoinGroup:
         """Make the command that enters the topic's group with its guarantee."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vivum.core.errors import VivumError
+from vivum.core.ids import GroupId
 from vivum.guarantees import Guarantee
 from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
@@ -33,8 +34,10 @@ class Subscription(Generic[T]):
         self._codec = codec
         self._guarantee = guarantee
         self._inbox = inbox
-        self._reader: Reader[T] = Reader(inbox, codec.decode, node)
+        self._reader: Reader[T] = Reader(inbox, codec.decode, self)
         self._seats: dict[str, Seat] = {}
+        # Of the topics that were left, for what can still be read.
+        self._left: dict[GroupId, str] = {}
         self._watch: int | None = None
         self._new: list[TopicRecord] = []
         self._has_new = asyncio.Event()
@@ -46,6 +49,10 @@ class Subscription(Generic[T]):
     def reader(self) -> Reader[T]:
         """The reader that makes events and batches, for other ways of reading than those here."""
         return self._reader
+
+    def name_of(self, group: GroupId) -> str:
+        """Return the name of the topic of a group, also when the node has left it."""
+        return self._left.get(group) or self._node.name_of(group)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -67,7 +74,9 @@ class Subscription(Generic[T]):
             await self._has_new.wait()
             self._has_new.clear()
             records, self._new = self._new, []
-            fitting = [each.name for each in records if each.name not in self._seats and self._fits(each)]
+            # Each once: a directory that took over lists all topics again, also those that wait here already.
+            named = {each.name: each for each in records}
+            fitting = [name for name, each in named.items() if name not in self._seats and self._fits(each)]
             if not fitting:
                 continue
             try:
@@ -91,13 +100,20 @@ class Subscription(Generic[T]):
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""
-        while len(self._seats) < count or any(seat.view is None for seat in self._seats.values()):
+        while True:
             self._node.check_open()
             if self._is_closed:
                 raise self._node.closed_error(f"the subscription to {self.pattern} was closed")
-            self._has_entered.clear()
-            await self._has_entered.wait()
-        return self.topics
+            entered = [seat for seat in self._seats.values() if seat.fault is None]
+            outside = next((seat for seat in entered if seat.view is None), None)
+            if len(self._seats) < count:
+                self._has_entered.clear()
+                await self._has_entered.wait()
+            elif outside is not None:
+                # The node lost its life, and enters again.
+                await outside.wait_for_change()
+            else:
+                return self.topics
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         return Events(self._reader)
@@ -113,8 +129,10 @@ class Subscription(Generic[T]):
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
+        self._left = {seat.group: seat.name for seat in self._seats.values()}
         for seat in self._seats.values():
             self._node.give_back(seat, self._inbox)
+            seat.notify()
         self._inbox.close()
         self._has_entered.set()
         self._node.forget(self)

@@ -296,6 +296,8 @@ class Topic(Generic[T]):
             self._node.check_open()
             if self._is_left:
                 raise self._left_error()
+            if self._seat.fault is not None:
+                raise self._seat.fault
             await self._seat.wait_for_change()
         return self.members
 

@@ -33,6 +33,12 @@ class Counters:
     bytes_sent: int = _counter("bytes", "Payload of those datagrams, without UDP and IP headers")
     frames_spread: int = _counter("frames", "Data frames sent once for several regions: the hybrid way")
     frames_spread_streams: int = _counter("frames", "Streams that those were numbered in: what they stand for")
+    # The computer that the node runs on; always 0 in simulations of nodes alone.
+    datagrams_dropped: int = _counter("datagrams", "Not sent: more waited for the network than the queue takes")
+    datagrams_unsendable: int = _counter("datagrams", "Not sent: the system refused them, as without a route")
+    shared_notes_refused: int = _counter(
+        "notes", "Notes and questions about shared memory, refused: malformed, not for us, or of a stranger"
+    )
     # Messages.
     messages_accepted: int = _counter("messages", "Accepted from the application for sending")
     messages_rejected: int = _counter("messages", "Not accepted: a limit was reached; the caller was told")

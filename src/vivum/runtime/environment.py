@@ -34,6 +34,9 @@ class NodePort(Port, Protocol):
     lost_on_purpose: int
     """Datagrams that arrived and were thrown away, as was asked for."""
 
+    unsendable: int
+    """Datagrams that the system refused to send."""
+
     receive_buffer_bytes: int
     """The receive buffer that the system granted."""
 

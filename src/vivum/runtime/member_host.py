@@ -17,6 +17,7 @@ from vivum.core.time import SECOND
 from vivum.node.compose import MemberParts, compose_member
 from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, TrustNetwork, WayIn
 from vivum.node.sizing import fitting_settings
+from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo
@@ -197,6 +198,15 @@ class MemberHost:
     def now_ns(self) -> int:
         """The time that the node sees."""
         return self._driver.now_ns
+
+    @property
+    def counters(self) -> Counters:
+        """What the node counted so far, with what its driver and its port counted."""
+        counters, shared = self._parts.counters, self._port.shared_memory
+        counters.datagrams_dropped = self._driver.dropped
+        counters.datagrams_unsendable = self._port.unsendable
+        counters.shared_notes_refused = 0 if shared is None else shared.strangers_refused
+        return counters
 
     @property
     def lost_on_purpose(self) -> int:

@@ -148,6 +148,17 @@ def test_a_watcher_is_told_of_new_topics_at_once_and_asks_again_in_case_that_was
     assert [each.name for each in records(told)] == ["/swx/d"]
 
 
+def test_a_listing_that_comes_twice_is_told_once():
+    """Live seed 382: the network doubled the word of a new topic, and its pattern was entered twice."""
+    talk = Talk()
+    talk.do(BrowseTopics(2, "/swx/*", watch=True))
+    talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/a"))[0])
+    for each in datagrams(take(talk.directory)):
+        for _ in range(2):
+            talk.client.on_frame(talk.now_ns, SERVICE, split(each.data)[0])
+    assert [each.name for each in records(talk.exchange())] == ["/swx/a"]
+
+
 def enter_frame(talk: Talk, name: str) -> bytes:
     other = DirectoryClient(lambda: SERVICE, lambda: talk.life.member, Gate(DOMAIN, Counters(), talk.life.member))
     other.submit(talk.now_ns, EnterTopics(99, entries(name)))

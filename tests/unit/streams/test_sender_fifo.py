@@ -3,12 +3,25 @@
 import pytest
 
 from effects import deliveries, events
-from loose_streams import ALICE, ONE, TWO, delivered, frames_of, make_fifo, make_receiver, make_sender, seal
+from loose_streams import (
+    ALICE,
+    ONE,
+    THREE,
+    TWO,
+    again,
+    delivered,
+    frames_of,
+    make_fifo,
+    make_receiver,
+    make_sender,
+    seal,
+)
 from vivum.core.ids import GroupId, ViewNumber
 from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.streams import sender_fifo as fifo_module
 from vivum.protocols.streams.marks import VIEW_MARK, view_mark
+from vivum.protocols.streams.sender_fifo import NEVER
 from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
 from vivum.wire.kinds import Kind
 
@@ -355,3 +368,64 @@ def test_a_view_that_is_over_with_frames_missing_of_groups_that_were_left_is_no_
         assert (TWO, 2) in delivered(effects)
     else:
         assert fifo.is_broken, "the second message of a group that was not left is missing"
+
+
+def test_a_hole_in_what_a_sender_sent_before_this_node_left_does_not_break_a_later_stay() -> None:
+    """Live seed 327: out of the group nobody repaired the old stream; the first word of the new one ended this life."""
+    barred: dict[int, int] = {}
+    fifo, old, new = make_fifo(barred), make_receiver(view=3), make_receiver(view=5)
+    effects: list[Effect] = []
+    fifo.add(old)
+    old.on_data(0, frames_of(2, view=3)[1])
+    barred[ONE] = NEVER
+    fifo.forget_group(ONE)
+    old.sender_gone = True
+    old.give_up_next()
+    fifo.deliver(effects)
+    barred[ONE] = 5
+    old.sender_gone = False
+    fifo.add(new)
+    new.on_data(0, frames_of(1, view=5, first=9)[0])
+    fifo.on_begin(new, [])
+    fifo.deliver(effects)
+    assert not fifo.is_broken
+    assert delivered(effects) == [(ONE, 9)]
+    assert events(effects) == []
+
+
+@pytest.mark.parametrize("group", [ONE, TWO])
+def test_a_group_is_left_after_a_hole_was_found_and_others_are_not_spared_for_it(group: GroupId) -> None:
+    barred: dict[int, int] = {}
+    fifo, old, new = make_fifo(barred), make_receiver(view=3), make_receiver(view=5)
+    effects: list[Effect] = []
+    fifo.add(old)
+    old.on_status(1, True, 0, 0)
+    old.sender_gone = True
+    old.give_up_next()
+    fifo.deliver(effects)
+    barred[ONE] = NEVER
+    fifo.forget_group(ONE)
+    barred[ONE] = 5
+    fifo.add(new)
+    new.on_data(0, frames_of(1, view=5, group=group, first=9)[0])
+    fifo.on_begin(new, [])
+    fifo.deliver(effects)
+    assert fifo.is_broken is (group == TWO)
+    assert delivered(effects) == ([(ONE, 9)] if group == ONE else [])
+
+
+def test_a_hole_tells_nothing_of_groups_that_its_region_did_not_have() -> None:
+    fifo, old, new = make_fifo(), make_receiver(view=3), make_receiver(view=5)
+    old.groups, old.lacks = (ONE, THREE), (TWO, THREE)
+    effects: list[Effect] = []
+    fifo.add(old)
+    old.on_status(1, True, 0, 0)
+    old.sender_gone = True
+    old.give_up_next()
+    fifo.deliver(effects)
+    fifo.add(new)
+    new.on_data(0, frames_of(1, view=5, group=TWO)[0])
+    new.on_data(0, again(frames_of(2, view=5, group=THREE)[1]))
+    fifo.deliver(effects)
+    assert delivered(effects) == [(TWO, 0), (THREE, 1)]
+    assert not fifo.is_broken

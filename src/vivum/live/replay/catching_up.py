@@ -112,6 +112,7 @@ class CatchingUp:
         self._gaps: dict[Member, RangeSet] = {}
         self._is_interrupted = False
         self._has_given_up = False
+        self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
 
     # The live side.
@@ -182,6 +183,8 @@ class CatchingUp:
         await self._line.open()
         try:
             first = await self._ask()
+            if self._is_stopped:
+                raise self._node.closed_error(f"topic {self._seat.name} was left")
         except BaseException:
             await self._line.close()
             raise
@@ -356,7 +359,7 @@ class CatchingUp:
         while (view := self._seat.view) is None:
             await self._seat.wait_for_change()
         if self._node.member is not None:
-            self._note_goal(self._node.member, self._seat.accepted)
+            self._note_goal(self._node.member, self._seat.numbered)
         waiting = [each for each in view.members if each != self._node.member]
         while waiting:
             endpoints = {each.member: each.endpoint for each in await self._node.nodes()}
@@ -381,7 +384,8 @@ class CatchingUp:
     # The end.
 
     def stop(self) -> None:
-        """Stop: the reader has left."""
+        """Stop: the reader has left. If it has not begun yet, it does not begin any more."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
 

@@ -226,9 +226,11 @@ class DirectoryClient:
             # What the directory told before this was lost on the way: it tells all of it again.
             self._ask(request)
             return
+        # It may come twice, or overlap with the answer to a question that was asked again: each topic is told once.
+        new = tuple(each for each in body.topics if each.number > request.after)
         request.after = max(request.after, body.last)
-        if body.topics or not request.watch:
-            self.effects.append(TopicsListed(request.number, body.topics, not body.more))
+        if new or not request.watch:
+            self.effects.append(TopicsListed(request.number, new, not body.more))
         if body.more:
             self._ask(request)
         elif request.watch:

@@ -130,6 +130,7 @@ class RegionMember:
                 now_ns,
             )
             stream.is_unwanted = self.is_left
+            stream.groups = self.config.groups
             stream.lacks = self.config.lacks.get(self._me, ())
             self.streams[sender] = stream
             self._on_new_stream(stream)

@@ -5,8 +5,10 @@ the old stream, to its end, and then from the new one: FIFO across views. The fi
 streams before it that may not be complete (`BEGIN`), the last frame says that it is the last (`END`); both travel
 as messages of a group that no topic has.
 
-A frame that nobody can give any more may have had messages of any group, and marks: behind it nothing can be told for
-certain. If its sender lives, this life ends; of a sender that is gone, what comes behind it is reported as lost too.
+A frame that nobody can give any more may have had messages of any group of its region view, and marks: behind it
+nothing can be told for certain of these groups. If its sender lives, this life ends; of a sender that is gone, what
+comes behind it is reported as lost too. Groups that this node left since the frame's view are not meant: when it comes
+back their messages may begin anywhere.
 
 A view comes before its messages. A sender may know of a view before this node does, where another region of the group
 changed: what it sent in that view waits here, with all that follows, until the view is installed.
@@ -20,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 
 from vivum.core.ids import GroupId, Member, ViewNumber
 from vivum.core.machine import Delivery, Effect
+from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.streams.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
@@ -50,9 +53,9 @@ class SenderFifo:
         "_barred",
         "_behind",
         "_excused",
-        "_is_torn",
         "_joiner",
         "_known_epoch",
+        "_torn",
         "_waiting",
         "counters",
         "expected",
@@ -91,14 +94,15 @@ class SenderFifo:
         self._known_epoch = known_epoch
         # Runs behind a mark of a view that is not installed here yet, and the number of that view.
         self._waiting: tuple[int, list[Frame], list[TakenRun], StreamReceiver] | None = None
-        # A frame was skipped of a sender that was gone.
-        self._is_torn = False
+        # The groups that may have had messages in a frame that was skipped because its sender was gone.
+        self._torn = RangeSet()
         # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
         self.is_broken = False
 
     def forget_group(self, group: int) -> None:
         """This node left a group: when it comes back, messages may begin anywhere."""
         self.expected.pop(group, None)
+        self._torn.discard(group)
         self._joiner.forget(self.sender, group)
 
     def add(self, stream: StreamReceiver) -> None:
@@ -154,7 +158,7 @@ class SenderFifo:
 
     def is_ready(self, stream: StreamReceiver) -> bool:
         """Return whether messages of a stream can be delivered as they come: no other stream must come first."""
-        is_free = not (self.is_broken or self._is_torn) and self._waiting is None
+        is_free = not (self.is_broken or self._torn) and self._waiting is None
         return is_free and bool(self.streams) and stream is self.streams[0]
 
     @property
@@ -200,25 +204,32 @@ class SenderFifo:
             if not stream.is_unwanted:
                 self._deliver(frames, stream, effects)
                 frames = []
-                self._is_torn = True
+                self._tear(stream)
                 self.is_broken |= not stream.sender_gone
         self._deliver(frames, stream, effects)
         stream.delivered = max(number, stream.delivered)
         return number >= stop or self.is_broken
 
     def _deliver(self, frames: list[Frame], stream: StreamReceiver, effects: list[Effect]) -> None:
-        if self._is_torn and not stream.sender_gone:
-            self.is_broken |= bool(frames)
-        elif frames:
+        if frames:
             runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
             self._deliver_runs(frames, runs, stream, effects)
+
+    def _tear(self, stream: StreamReceiver) -> None:
+        """Note that a frame of a stream was skipped, which may have had messages of all groups that count in it."""
+        touched = RangeSet.from_bounds(stream.groups)
+        touched.difference_update(RangeSet.from_bounds(stream.lacks))
+        for group, view in self._barred.items():
+            if view > stream.view:
+                touched.discard(group)
+        self._torn.update(touched)
 
     def _deliver_runs(
         self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, effects: list[Effect]
     ) -> None:
         sender, view, views = self.sender, stream.view, stream.views
         expected, append = self.expected, effects.append
-        is_plain = not (self._is_torn or self._barred or stream.lacks)
+        is_plain = not (self._torn or self._barred or stream.lacks)
         for place, (index, group, first, flags, payloads) in enumerate(runs):
             if is_plain and not flags and expected.get(group) == first and group not in views:
                 expected[group] = first + len(payloads)
@@ -252,7 +263,10 @@ class SenderFifo:
         if self._barred and view < self._barred.get(group, 0):
             return
         expected = self.expected.get(group)
-        if self._is_torn:
+        if group in self._torn:
+            if not stream.sender_gone:
+                self.is_broken = True
+                return
             self._report_lost(group, first if expected is None else expected, first + len(payloads), effects)
             return
         if flags and (expected is None or first + len(payloads) > expected):

@@ -13,12 +13,15 @@ from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.streams.settings import StreamSettings
-from vivum.wire.codec import BEYOND, DUPLICATE, Frame, SequenceWindow
+from vivum.wire.codec import BEYOND, DUPLICATE, GROUP_MAX, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
 
 RESENT = Kind.RESENT
 
 NO_DELAY = 1 << 63
+
+ANY_GROUPS = (0, GROUP_MAX)
+"""Bounds of all groups that a topic may have."""
 
 DELAY_PERIOD_NS = 20_000_000
 """What frames took in this time tells of the queues on the way."""
@@ -46,6 +49,7 @@ class StreamReceiver:
         "closed",
         "delivered",
         "given_up_at",
+        "groups",
         "held",
         "is_unwanted",
         "lacks",
@@ -88,6 +92,8 @@ class StreamReceiver:
         self.given_up_at: int | None = None
         # This node has left all groups of the region view: it takes part for the others' sake.
         self.is_unwanted = False
+        # Bounds of the groups of the region view: any, as long as nobody tells.
+        self.groups: tuple[int, ...] = ANY_GROUPS
         # Bounds of groups that this node did not ask for, in an approximate region: it drops their messages.
         self.lacks: tuple[int, ...] = ()
         # For groups of which the sender told another view than the region's: from which message on, which view.
