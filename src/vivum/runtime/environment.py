@@ -15,6 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from vivum.observe.trace import TraceRecord
+from vivum.runtime.heap import keep_heap
 from vivum.runtime.interfaces import PROBES, hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
 from vivum.runtime.port import Port
@@ -137,6 +138,7 @@ class ThisComputer:
         loss: float = 0.0,
     ) -> NodePort:
         """Open UDP sockets."""
+        keep_heap()
         made = partial(LossyPort, loss) if loss else UdpPort
         return made(
             domain,
