@@ -1,4 +1,4 @@
-"""Memory of messages: it stays with the process between two bursts while a node is open, and goes back with the node."""
+"""Memory of messages: it stays with the process between two bursts while a node is open, and leaves with the node."""
 
 import contextlib
 import ctypes
