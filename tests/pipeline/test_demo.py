@@ -64,7 +64,7 @@ def test_a_short_demo_delivers_everything_finds_what_is_planted_and_passes_the_a
     assert (alerts["came_back_twice"], alerts["decoys_reported"]) == (0, 0)
     assert audit["verdict"] == "holds"
     # What RELIABLE promises, and nothing that it does not.
-    assert set(audit["checks"]) >= {"no_duplicate", "no_creation", "fifo", "view_agreement"}
+    assert set(audit["checks"]) >= {"no_duplicate", "no_creation", "fifo", "view_agreement", "views_first"}
     assert "virtual_synchrony" not in audit["checks"]
     assert audit["records"] > messages["deliveries"] > 3 * messages["sent"]
     assert 100 < summary["memory_mb"] < 4000

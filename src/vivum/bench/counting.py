@@ -69,6 +69,10 @@ class Tally:
         # Numbers that were passed over so far; one that comes later is out of order, and not missing any more.
         self.missing = 0
 
+    def skip(self, batch: Sequence[bytes], group: int = 0) -> None:
+        """Go on with what comes next, after a loss of which the receiver was told: as wide as a cycle, or wider."""
+        (self._next[group],) = NUMBER.unpack_from(batch[0])
+
     def take(self, batch: Sequence[bytes], group: int = 0) -> None:
         """Count a batch of one group and check it."""
         count = len(batch)

@@ -98,3 +98,16 @@ def test_where_nothing_is_repeated_every_step_is_a_loss():
 def test_resident_memory_is_told_for_this_process_and_not_for_one_that_is_gone():
     assert resident_kb() > 1000
     assert resident_kb(2**22 + 1) == 0
+
+
+def test_after_a_loss_that_was_told_of_the_next_message_counts_as_the_next() -> None:
+    source, tally = Source(SIZE), Tally(SIZE)
+    tally.take(source.batch(10))
+    # More than half of a cycle: it would look like a step back.
+    far = len(payload_cycle(SIZE)) // 2 - 20
+    while source.sent < far:
+        source.batch(min(5, far - source.sent))
+    late = source.batch(5)
+    tally.skip(late)
+    tally.take(late)
+    assert (tally.received, tally.duplicated, tally.out_of_order, tally.missing) == (15, 0, 0, 0)

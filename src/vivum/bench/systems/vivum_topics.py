@@ -149,9 +149,13 @@ async def _receive(control: Control, options: dict[str, Any]) -> None:
 
 
 async def _read(topic: vivum.Topic[bytes], meter: Meter, missed: list[str]) -> None:
+    told = 0
     while True:
         try:
             async for batch in topic.batches():
+                if len(missed) > told:
+                    told = len(missed)
+                    meter.tally.skip(batch.payloads)
                 meter.take(batch.payloads)
         except vivum.MissedMessages as error:
             # Told, as it must be; what comes after it counts.

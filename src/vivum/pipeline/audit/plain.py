@@ -34,8 +34,8 @@ from vivum.pipeline.audit.columns import (
 )
 from vivum.pipeline.audit.tables import life_words
 
-STREAMS, CREATION, SYNCHRONY, ORDER, VIEWS = 1, 2, 4, 8, 16
-EVERYTHING = STREAMS | CREATION | SYNCHRONY | ORDER | VIEWS
+STREAMS, CREATION, SYNCHRONY, ORDER, VIEWS, FIRST = 1, 2, 4, 8, 16, 32
+EVERYTHING = STREAMS | CREATION | SYNCHRONY | ORDER | VIEWS | FIRST
 
 DOUBTS = {
     "no_duplicate": STREAMS,
@@ -44,6 +44,7 @@ DOUBTS = {
     "virtual_synchrony": SYNCHRONY,
     "total_order": ORDER,
     "view_agreement": VIEWS,
+    "views_first": FIRST,
 }
 """Which doubt a check is for."""
 
@@ -157,6 +158,8 @@ class _Group:
         self._senders: dict[int, _Sender] = {}
         self._sends: dict[int, _Sends] = {}
         self._stays: dict[int, _Stay] = {}
+        # The highest view that each life has installed, whatever its stay.
+        self._newest: dict[int, int] = {}
         self._views: dict[int, str] = {}
         self._slots = _Column("int8")
         self._ranked = 0
@@ -182,6 +185,8 @@ class _Group:
             self.doubts |= VIEWS
         if life_words(life) not in lives:
             self.doubts |= VIEWS
+        if view <= sender.last:
+            self.doubts |= FIRST
         sender.last = sender.present = view
 
     def _take_run_of_sends(self, life: int, sender: _Sender, part: Any) -> None:
@@ -210,6 +215,8 @@ class _Group:
         stay = self._stays.setdefault(receiver, _Stay())
         for run, event in _runs(part):
             if run is not None:
+                if (run[V] > self._newest.get(receiver, 0)).any():
+                    self.doubts |= FIRST
                 self._take_deliveries(stay, run)
             if event is not None:
                 stay = self._take_event(receiver, stay, int(event[K]), int(event[V]))
@@ -222,6 +229,7 @@ class _Group:
             if stay.view and self._steps.setdefault((stay.view, view), stay.ranges) != stay.ranges:
                 self.doubts |= SYNCHRONY
             stay.view, stay.ranges = view, {}
+            self._newest[receiver] = max(view, self._newest.get(receiver, 0))
         else:
             self.doubts |= STREAMS
         return stay

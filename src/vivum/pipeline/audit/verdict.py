@@ -27,7 +27,7 @@ from vivum.pipeline.audit.plain import DOUBTS
 from vivum.pipeline.audit.screen import screened
 from vivum.pipeline.audit.streams import fifo, no_duplicate
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables
-from vivum.pipeline.audit.views import view_agreement, virtual_synchrony
+from vivum.pipeline.audit.views import view_agreement, views_first, virtual_synchrony
 from vivum.storage.traces import read_promises, records_at
 
 CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
@@ -37,6 +37,7 @@ CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
     "causal": causal,
     "total_order": total_order,
     "view_agreement": view_agreement,
+    "views_first": views_first,
     "virtual_synchrony": virtual_synchrony,
 }
 """Every check by the name of the guarantee, as the checkers have them."""

@@ -1,9 +1,9 @@
-"""View agreement and virtual synchrony."""
+"""View agreement, views first and virtual synchrony."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from vivum.pipeline.audit.columns import INSTALLED, LEFT, SENT
+from vivum.pipeline.audit.columns import DELIVERED, INSTALLED, LEFT, SENT
 from vivum.pipeline.audit.tables import (
     TraceTables,
     life,
@@ -103,6 +103,44 @@ def _delivered_elsewhere(tables: TraceTables) -> DataFrame:
         F.lit(", but it was sent in view "), F.col("span.v").cast("string"),
     )  # fmt: skip
     return violations(wrong, "view_agreement", what, witness("span.w", "span.p"), witness("w", "p"))
+
+
+def views_first(tables: TraceTables) -> DataFrame:
+    """Find messages that overtake their view, and views of a life whose numbers do not rise."""
+    kind = F.col("kind")
+    before = Window.partitionBy("g", "r").orderBy("p").rowsBetween(Window.unboundedPreceding, -1)
+    rows = (
+        tables.judged.filter(kind.isin(DELIVERED, INSTALLED))
+        .select(
+            "w", "kind", F.col("position").alias("p"), F.col("group").alias("g"),
+            life("node", "incarnation").alias("r"), life("sender", "sender_incarnation").alias("s"),
+            F.col("sequence").alias("q"), F.col("view").alias("v"),
+            # The newest is the highest; of equal ones the first.
+            F.when(kind == INSTALLED, F.struct(F.col("view").alias("v"), (-F.col("position")).alias("p"))).alias("x"),
+        )
+        .withColumn("newest", F.max("x").over(before))
+        .withColumn("newest_p", -F.col("newest.p"))
+    )  # fmt: skip
+    number, newest = F.col("v").cast("string"), F.col("newest.v").cast("string")
+    known = F.when(F.col("newest").isNull(), F.lit("it had installed none")).otherwise(
+        F.concat(F.lit("the last that it had installed was "), newest)
+    )
+    early = violations(
+        rows.filter((kind == DELIVERED) & (F.col("v") > F.coalesce("newest.v", F.lit(0)))), "views_first",
+        F.concat(
+            life_column("r"), F.lit(" delivered "), message_words(), F.lit(" of view "), number, F.lit(", but "), known
+        ),
+        witness("w", "newest_p"), witness("w", "p"),
+    )  # fmt: skip
+    falling = violations(
+        rows.filter((kind == INSTALLED) & (F.col("v") <= F.col("newest.v"))), "views_first",
+        F.concat(
+            life_column("r"), F.lit(" installed view "), number, F.lit(" of group "), F.col("g").cast("string"),
+            F.lit(" after view "), newest,
+        ),
+        witness("w", "newest_p"), witness("w", "p"),
+    )  # fmt: skip
+    return early.unionByName(falling)
 
 
 def virtual_synchrony(tables: TraceTables) -> DataFrame:
