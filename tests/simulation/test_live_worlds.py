@@ -102,10 +102,20 @@ def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_see
     assert hashes == {run_live_seed(4).trace_hash}
 
 
-SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226, 327, 382]
+SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226, 327, 382, 951]
+UNDELIVERED = pytest.mark.xfail(
+    strict=True, reason="confirmed when it came, though it waited for its view at a member whose life then ended"
+)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(3, 4, 5, 7),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS),
+        pytest.param(795, marks=[pytest.mark.slow, UNDELIVERED]),
+    ],
+)
 def test_worlds_of_whole_nodes_hold(seed: int) -> None:
     assert run_live_seed(seed).violations == ()
 

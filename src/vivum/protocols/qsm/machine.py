@@ -454,12 +454,13 @@ class QsmMachine:
             self._fifos.leave_group(number)
         if own is not None:
             self._fifos.enter_groups(entered, own.view)
+        # Before anything is delivered: what waited for a view may go on where a region that was left held it up.
+        self.effects += self.client.bundles(affected.intersection(now_in))
         for region in self.regions.values() if left else ():
             groups = region.config.groups_of(me)
             if all(self._fifos.is_barred(number, region.config.view) for number in groups):
                 region.leave()
                 self._fifos.deliver(region.streams, self.effects)
-        self.effects += self.client.bundles(affected.intersection(now_in))
 
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
