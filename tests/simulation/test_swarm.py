@@ -70,6 +70,7 @@ class _Broken(ReferenceMachine):
 
     def spoil(self, effects: list[Effect]) -> None:
         """Break the promise: each broken machine below in its own way."""
+        # Abstract: this base only finds the moment.
         raise NotImplementedError
 
     def foreign(self, effects: list[Effect]) -> list[tuple[int, Delivery]]:

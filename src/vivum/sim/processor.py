@@ -275,7 +275,7 @@ class Processor:
                 break
         return sent_bytes, done_ns
 
-    # Abstract: `sim.host.Host` has a disk, channels and lives.
+    # Abstract, all three: `sim.host.Host` has the disk, the channels and the lives that they are about.
 
     def _do(self, effect: Effect) -> None:
         """Carry out an effect that is neither a delivery nor a datagram."""

@@ -22,6 +22,25 @@ def run_alone(program: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return world.run(rehearse())
 
 
+async def join() -> vivum.Topic[bytes]:
+    """Enter a topic, and wait for the other one of two."""
+    node = await vivum.connect("d")
+    topic = await node.enter("/t", bytes)
+    await topic.wait_for_members(2)
+    return topic
+
+
+def run_beside_another(world: World, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a program at a host `a`, while `b` is in the topic too."""
+
+    async def rehearse() -> None:
+        running = world.host("a").start(program)
+        world.host("b").start(join)
+        await running
+
+    world.run(rehearse())
+
+
 async def ends_with_closed_error(waiting: Awaitable[Any], end: Callable[[], Awaitable[None]]) -> None:
     task = asyncio.ensure_future(waiting)
     await asyncio.sleep(0.1)
@@ -48,34 +67,17 @@ def test_callbacks_get_the_rest_of_a_run_whose_first_message_was_read_alone() ->
 def test_a_flush_ends_when_the_node_is_closed() -> None:
     world = World()
 
-    async def join() -> vivum.Topic[bytes]:
-        node = await vivum.connect("d")
-        topic = await node.enter("/t", bytes)
-        await topic.wait_for_members(2)
-        return topic
-
     async def send() -> None:
         topic = await join()
         world.split(["a"], ["b"])
         await topic.send(b"x")
         await ends_with_closed_error(topic.flush(), topic._node.close)
 
-    async def rehearse() -> None:
-        sending = world.host("a").start(send)
-        world.host("b").start(join)
-        await sending
-
-    world.run(rehearse())
+    run_beside_another(world, send)
 
 
 def test_a_send_that_waits_for_room_ends_with_an_error_when_the_node_is_closed() -> None:
     world = World()
-
-    async def join() -> vivum.Topic[bytes]:
-        node = await vivum.connect("d")
-        topic = await node.enter("/t", bytes)
-        await topic.wait_for_members(2)
-        return topic
 
     async def send() -> None:
         topic = await join()
@@ -91,12 +93,7 @@ def test_a_send_that_waits_for_room_ends_with_an_error_when_the_node_is_closed()
 
         await ends_with_closed_error(topic.send(bytes(100_000)), end)
 
-    async def rehearse() -> None:
-        sending = world.host("a").start(send)
-        world.host("b").start(join)
-        await sending
-
-    world.run(rehearse())
+    run_beside_another(world, send)
 
 
 def test_waiting_for_members_ends_when_the_topic_is_left() -> None:

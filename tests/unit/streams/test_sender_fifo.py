@@ -21,8 +21,9 @@ from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.streams import sender_fifo as fifo_module
 from vivum.protocols.streams.marks import VIEW_MARK, view_mark
-from vivum.protocols.streams.sender_fifo import NEVER
-from vivum.wire.codec import GROUP_MAX, FrameBuilder, PackedRun, split, take_runs
+from vivum.protocols.streams.sender_fifo import NEVER, SenderFifo
+from vivum.protocols.streams.stream_receiver import StreamReceiver
+from vivum.wire.codec import GROUP_MAX, Frame, FrameBuilder, PackedRun, split, take_runs
 from vivum.wire.kinds import Kind
 
 
@@ -322,6 +323,20 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
     assert messages(runs[frozenset([ONE])]) == messages(runs[frozenset()])
 
 
+def behind_a_hole(
+    barred: dict[int, int], old_frames: list[Frame], new_frames: list[Frame]
+) -> tuple[SenderFifo, StreamReceiver, StreamReceiver, list[Effect]]:
+    """Let all come of an old and of a new stream but the second frame of the old one."""
+    fifo, old, new = make_fifo(barred), make_receiver(view=3), make_receiver(view=5)
+    effects: list[Effect] = []
+    fifo.add(old)
+    fifo.add(new)
+    for stream, frame in ((old, old_frames[0]), (old, old_frames[2]), (new, new_frames[0])):
+        stream.on_data(0, frame)
+        fifo.deliver(effects)
+    return fifo, old, new, effects
+
+
 @pytest.mark.parametrize(
     ("barred", "named", "held_up"),
     [
@@ -335,15 +350,7 @@ def test_who_left_and_came_back_does_not_wait_for_what_its_sender_has_seen_throu
     barred: dict[int, int], named: list[tuple[int, int]], held_up: bool
 ) -> None:
     """Live seed 177: a frame that nobody had any more held up all later streams, until this life ended."""
-    fifo = make_fifo(barred)
-    effects: list[Effect] = []
-    old, new = make_receiver(view=3), make_receiver(view=5)
-    fifo.add(old)
-    fifo.add(new)
-    old_frames, new_frames = frames_of(2, view=3, group=TWO), frames_of(1, view=5)
-    for stream, frame in ((old, old_frames[0]), (old, old_frames[2]), (new, new_frames[0])):
-        stream.on_data(0, frame)
-        fifo.deliver(effects)
+    fifo, _, new, effects = behind_a_hole(barred, frames_of(2, view=3, group=TWO), frames_of(1, view=5))
     fifo.on_begin(new, named)
     fifo.deliver(effects)
     assert ((ONE, 0) in delivered(effects)) is not held_up
@@ -353,15 +360,8 @@ def test_who_left_and_came_back_does_not_wait_for_what_its_sender_has_seen_throu
 @pytest.mark.parametrize("group", [ONE, TWO])
 def test_a_view_that_is_over_with_frames_missing_of_groups_that_were_left_is_no_loss(group: GroupId) -> None:
     """Live seed 226: the sender owed nothing to a node that had left, and had nothing new to say to it."""
-    fifo = make_fifo({TWO: 4})
-    effects: list[Effect] = []
-    old, new = make_receiver(view=3), make_receiver(view=5)
-    fifo.add(old)
-    fifo.add(new)
-    old_frames, new_frames = frames_of(2, view=3, group=group), frames_of(1, view=5, group=group, first=2)
-    for stream, frame in ((old, old_frames[0]), (old, old_frames[2]), (new, new_frames[0])):
-        stream.on_data(0, frame)
-        fifo.deliver(effects)
+    sent_before, sent_now = frames_of(2, view=3, group=group), frames_of(1, view=5, group=group, first=2)
+    fifo, old, _, effects = behind_a_hole({TWO: 4}, sent_before, sent_now)
     fifo.remove(old, effects)
     if group == TWO:
         assert not fifo.is_broken
