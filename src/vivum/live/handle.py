@@ -653,7 +653,7 @@ class NodeHandle:
     def _on_failed(self, error: Exception) -> None:
         """The node could not go on: tell all who read, send or wait."""
         self._end = f"stopped by a fault ({type(error).__name__}: {error})"
-        for seat in self._seats.values():
+        for seat in list(self._seats.values()):
             if seat.holders:
                 seat.interrupt(MissedMessages(f"node {self.name!r} {self._end}; nothing more comes", None))
         self.close_now()

@@ -38,8 +38,6 @@ from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes, Packed
 from vivum.wire.tokens import RegionReport
 
-DATA = Kind.DATA
-
 ViewKey = tuple[int, int]
 """A region view: region and view."""
 
