@@ -34,9 +34,14 @@ Times = dict[str, list[int]]
 POLL_US = 200
 """How long Vivum polls where it is asked to."""
 
+WORK_US = 20
+"""How long a side of `udp_working_` computes before it answers: about what Vivum's Python takes for a message. What
+that pair needs beyond twice this and `raw_udp_` is what the machine takes to wake processors that fell asleep."""
+
 PAIRS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("raw_udp_", "raw", {}),
     ("raw_udp_polling_", "raw", {"polls": True}),
+    ("udp_working_", "raw", {"work_us": WORK_US}),
     ("udp_on_loop_", "loop", {}),
     ("pyzmq_", "zmq", {}),
     ("", "vivum", {}),
@@ -124,16 +129,29 @@ def _time_rounds(control: Control, turn: Callable[[], object]) -> None:
 
 
 def echo_raw(control: Control, options: dict[str, Any]) -> None:
-    """Send every datagram back. With `polls` it never sleeps while it waits: what no waking costs."""
+    """Send every datagram back. With `polls` it never sleeps while it waits: what no waking costs.
+
+    With `work_us` it computes for so long before it answers.
+    """
+    work_ns = 1000 * options.get("work_us", 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         control.tell(ready=True, port=own.getsockname()[1])
         if not options.get("polls"):
             while True:
-                own.sendto(*own.recvfrom(65536))
+                arrived = own.recvfrom(65536)
+                _compute(work_ns)
+                own.sendto(*arrived)
         own.setblocking(False)
         while True:
             own.sendto(*_polled(own))
+
+
+def _compute(work_ns: int) -> None:
+    """Keep this processor busy for a while."""
+    until_ns = time.monotonic_ns() + work_ns
+    while time.monotonic_ns() < until_ns:
+        pass
 
 
 def _polled(own: socket.socket) -> tuple[bytes, Any]:
@@ -154,10 +172,12 @@ def ping_raw(control: Control, options: dict[str, Any]) -> None:
         own.bind(("127.0.0.1", 0))
         own.settimeout(5.0)
         where, payload = ("127.0.0.1", options["port"]), bytes(options["size"])
+        work_ns = 1000 * options.get("work_us", 0)
 
         def turn() -> None:
             own.sendto(payload, where)
             own.recvfrom(65536)
+            _compute(work_ns)
 
         def polled_turn() -> None:
             own.sendto(payload, where)
