@@ -9,6 +9,7 @@ neither. The rules against reading past a buffer are those of `_codec.pyx`.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from vivum.wire._arguments cimport whole
 from vivum.wire._body cimport check_body
@@ -40,31 +41,69 @@ cdef class Taken:
     cdef list frames
     cdef object packed
     cdef uint64_t messages_max
+    cdef uint64_t joined_max
     cdef list runs
-    # The messages of the last run, for all of which there is room, and how many are there. Frames before `end` begin
-    # with the rest.
+    # The run under way, None if there is none: of which frame it is the first or a later one, its group, the number of
+    # its first message, and the flag of its first.
     cdef list payloads
-    cdef Py_ssize_t filled
-    cdef Py_ssize_t end
+    cdef Py_ssize_t index
+    cdef uint32_t group
+    cdef uint64_t first
+    cdef uint32_t flags
+    # It began in a frame that has nothing else.
+    cdef bint is_alone
 
-    cdef int begin(self, Py_ssize_t index, uint32_t tag, uint64_t first, Py_ssize_t count, Frame of) except -1:
-        """Begin a run with some messages, and room for those that go on with it if it is the last of a frame."""
-        cdef uint64_t total = count
-        self.end = index + 1
-        if of is not None and index + 1 < PyList_GET_SIZE(self.frames):
-            self.end = joint_end(self, index, of, tag, first, &total)
-        self.payloads = PyList_New(total)
-        self.filled = 0
-        self.runs.append((index, tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, self.payloads))
+    cdef int begin(self, Py_ssize_t index, uint32_t tag, uint64_t first, bint is_alone) except -1:
+        self.end(0)
+        self.payloads = []
+        self.index = index
+        self.group = tag & C_GROUP_MAX
+        self.first = first
+        self.flags = tag & C_CONTINUES
+        self.is_alone = is_alone
         return 0
 
+    cdef int end(self, uint32_t flags) except -1:
+        """End the run under way, whose last message may go on elsewhere."""
+        if self.payloads is not None:
+            self.runs.append((self.index, self.group, self.first, self.flags | flags, self.payloads))
+            self.payloads = None
+        return 0
 
-cdef Taken take_nothing(frames, object packed, uint64_t messages_max):
+    cdef bint has_room(self, uint64_t count) noexcept:
+        return <uint64_t>PyList_GET_SIZE(self.payloads) + count <= self.messages_max
+
+    cdef bint goes_on(self, Py_ssize_t at, Frame frame) except -1:
+        """Return whether a frame begins with what goes on with the run under way, which ended the frame before."""
+        cdef const uint8_t* p = frame._base + frame._begin
+        cdef uint32_t tag
+        # Numbers of marks are no sequence.
+        if self.payloads is None or self.group == C_GROUP_MAX:
+            return False
+        tag = load32(p)
+        if (
+            tag & ~C_MORE != self.group
+            or load64(p + 4) != self.first + <uint64_t>PyList_GET_SIZE(self.payloads)
+            or frame.sent_ns != (<Frame>PyList_GET_ITEM(self.frames, at - 1)).sent_ns
+            or not self.has_room(load16(p + 12))
+        ):
+            return False
+        if self.packed and self.group in self.packed:
+            # Those that may stay uncut are not joined with others.
+            return not (self.flags or tag & C_MORE) and self.is_alone == (frame._runs == 1)
+        return self.joined_max > 0 or not (self.flags or tag & C_MORE)
+
+
+cdef Taken take_nothing(frames, object packed, uint64_t messages_max, uint64_t joined_max):
     cdef Taken taken = Taken.__new__(Taken)
     # A list of our own: what was counted ahead of cutting must still be there when it is cut.
     taken.frames = list(frames)
+    for frame in taken.frames:
+        if type(frame) is not Frame:
+            raise TypeError(f"a frame was expected, not {type(frame).__name__}")
     taken.packed = packed
     taken.messages_max = messages_max
+    taken.joined_max = joined_max
     taken.runs = []
     return taken
 
@@ -131,8 +170,8 @@ cdef class Frame:
                 break
             tag = load32(p)
             first = load64(p + 4)
-            payloads = PyList_New(count)
-            p = cut_run(p + C_RUN_HEADER, payloads, 0, count)
+            payloads = []
+            p = cut_run(p + C_RUN_HEADER, payloads, count)
             runs.append((tag & C_GROUP_MAX, first, tag & ~C_GROUP_MAX, payloads))
         return runs
 
@@ -145,29 +184,6 @@ cdef class Frame:
             behind = C_HEADER + C_RUN_HEADER + C_LENGTH + load16(p + C_RUN_HEADER)
             self._begin = behind
             self._runs = runs - 1
-
-    cdef int _cut(self, Taken taken, Py_ssize_t index, Py_ssize_t begin) except -1:
-        """Take all runs from a place on out."""
-        cdef const uint8_t* p = self._base + begin
-        cdef const uint8_t* stop = self._base + self.length
-        cdef uint32_t tag
-        cdef Py_ssize_t count, left = self._runs
-        cdef bint goes_on = index < taken.end
-        # The second test holds for what `split` made; it is for a blank frame from `Frame.__new__`.
-        if not is_kind(self._kind, MESSAGE_MASK) or self.length < C_HEADER:
-            return 0
-        while stop - p >= C_RUN_HEADER:
-            count = load16(p + 12)
-            if count == 0:
-                break
-            tag = load32(p)
-            left -= 1
-            if not goes_on:
-                taken.begin(index, tag, load64(p + 4), count, self if left == 0 else None)
-            goes_on = False
-            p = cut_run(p + C_RUN_HEADER, taken.payloads, taken.filled, count)
-            taken.filled += count
-        return 0
 
     def body(self):
         if self.length < C_HEADER:
@@ -295,21 +311,12 @@ cdef class PackedRun:
         return self.cut()[index]
 
     def cut(self):
-        cdef list payloads = PyList_New(self._count)
-        cdef const uint8_t* p
-        cdef Py_ssize_t at, size, place = 0, stop
+        cdef list payloads = []
         cdef bytes data
         cdef tuple piece
         for piece in self._pieces:
             data = piece[0]
-            at = piece[1]
-            stop = place + <Py_ssize_t>piece[2]
-            p = <const uint8_t*>PyBytes_AS_STRING(data) + at
-            while place < stop:
-                size = load16(p)
-                raw_set_item(<PyObject*>payloads, place, raw_bytes(<const char*>p + C_LENGTH, size))
-                p += C_LENGTH + size
-                place += 1
+            cut_run(<const uint8_t*>PyBytes_AS_STRING(data) + <Py_ssize_t>piece[1], payloads, piece[2])
         return payloads
 
     def extend(self, PackedRun other not None):
@@ -346,67 +353,182 @@ cdef PackedRun packed_run(list frames, Py_ssize_t at, Py_ssize_t end):
     return run if run.payload_bytes >= run.held_bytes // 2 else None
 
 
-def take_runs(frames, messages_max, packed=frozenset()):
-    cdef Taken taken = take_nothing(frames, packed, whole(messages_max, "messages_max", 0, U64))
+def take_runs(frames, messages_max, packed=frozenset(), joined_max=0):
+    cdef Taken taken = take_nothing(
+        frames, packed, whole(messages_max, "messages_max", 0, U64), whole(joined_max, "joined_max", 0, U64)
+    )
     cdef Py_ssize_t at = 0
-    cdef Frame frame
-    while at < len(taken.frames):
-        frame = <Frame?>taken.frames[at]
-        if packed and frame._runs == 1 and at >= taken.end and take_packed(taken, at, frame):
-            at = taken.end
-            continue
-        frame._cut(taken, at, frame._begin)
-        at += 1
+    cdef bint is_begun = False
+    while at < PyList_GET_SIZE(taken.frames):
+        at = take_frame(taken, at, &is_begun)
+    taken.end(0)
     return taken.runs
 
 
-cdef bint take_packed(Taken taken, Py_ssize_t at, Frame frame) except -1:
-    """Take a run without cutting it, of frames that have nothing else in them; False if that cannot be."""
+cdef Py_ssize_t take_frame(Taken taken, Py_ssize_t at, bint* is_begun) except -1:
+    """Take a frame, of which the first piece may have been taken before.
+
+    Return which comes next; `is_begun` says whether its first piece has been taken.
+    """
+    cdef Frame frame = <Frame>PyList_GET_ITEM(taken.frames, at)
+    cdef const uint8_t* p = frame._base + frame._begin
+    cdef Py_ssize_t left = frame._runs, next_at
+    cdef uint32_t tag
+    cdef uint64_t first
+    cdef Py_ssize_t count
+    cdef bint goes_on = is_begun[0], is_piece
+    if not left:
+        taken.end(0)
+        return at + 1
+    if not goes_on:
+        goes_on = taken.goes_on(at, frame)
+        if not goes_on and left == 1 and taken.packed and load32(p) in taken.packed:
+            next_at = take_packed(taken, at, frame)
+            if next_at:
+                return next_at
+    while left:
+        tag = load32(p)
+        first = load64(p + 4)
+        count = load16(p + 12)
+        p += C_RUN_HEADER
+        left -= 1
+        is_piece = count == 1 and tag & C_CONTINUES and tag & C_MORE
+        if not goes_on:
+            taken.begin(at, tag, first, frame._runs == 1)
+        if is_begun[0]:
+            p += C_LENGTH + load16(p)
+            first += 1
+            count -= 1
+            is_begun[0] = False
+        goes_on = False
+        if tag & C_MORE:
+            count -= 1
+        p = cut_run(p, taken.payloads, count)
+        if tag & C_MORE:
+            next_at = take_cut(taken, at, tag & C_GROUP_MAX, first + <uint64_t>count, p, is_piece, left == 0, is_begun)
+            if next_at != at:
+                return next_at
+            p += C_LENGTH + load16(p)
+    return at + 1
+
+
+cdef Py_ssize_t take_cut(
+    Taken taken, Py_ssize_t at, uint32_t group, uint64_t sequence, const uint8_t* p, bint is_piece, bint is_last,
+    bint* is_begun,
+) except -1:
+    """Take the last message of a run, which goes on elsewhere, with as much of it as there is.
+
+    Return which frame comes next, and in `is_begun` whether its first piece has been taken; this one if there is no
+    more of it.
+    """
+    cdef Py_ssize_t size = load16(p), prefix = 0 if is_piece else C_TOTAL, stop = at
+    cdef uint64_t total = 0, more = 0
+    cdef bint is_ended = False
+    cdef const uint8_t* q
+    p += C_LENGTH
+    if is_last and taken.joined_max:
+        stop = pieces_of(taken, at, group, sequence, &more, &is_ended)
+    if stop > at:
+        total = <uint64_t>size + more if is_piece else load32(p)
+        if total <= taken.joined_max:
+            q = (<Frame>PyList_GET_ITEM(taken.frames, stop))._base + (<Frame>PyList_GET_ITEM(taken.frames, stop))._begin
+            if is_ended and size - prefix + more == total and taken.has_room(load16(q + 12)):
+                add_joined(taken, at, stop, p + prefix, size - prefix, more)
+                is_begun[0] = True
+                return stop
+            if not is_ended and (is_piece or size - prefix + more < total):
+                add_joined(taken, at, stop, p, size, more)
+                taken.end(C_MORE)
+                return stop + 1
+    taken.payloads.append(PyBytes_FromStringAndSize(<const char*>p, size))
+    taken.end(C_MORE)
+    return at
+
+
+cdef Py_ssize_t pieces_of(
+    Taken taken, Py_ssize_t at, uint32_t group, uint64_t sequence, uint64_t* size, bint* is_ended
+) noexcept:
+    """Find the pieces of a message with which the frames behind one begin, and add up their bytes.
+
+    Return the last of these frames; `is_ended` says whether it has the last of the pieces.
+    """
+    cdef uint64_t sent_ns = (<Frame>PyList_GET_ITEM(taken.frames, at)).sent_ns
+    cdef Py_ssize_t stop = at + 1
+    cdef Frame frame
+    cdef const uint8_t* p
+    cdef uint32_t tag
+    while stop < PyList_GET_SIZE(taken.frames):
+        frame = <Frame>PyList_GET_ITEM(taken.frames, stop)
+        if not frame._runs or frame.sent_ns != sent_ns:
+            break
+        p = frame._base + frame._begin
+        tag = load32(p)
+        if tag & ~C_MORE != group | C_CONTINUES or load64(p + 4) != sequence:
+            break
+        is_ended[0] = load16(p + 12) > 1 or not tag & C_MORE
+        if not is_ended[0] and frame._runs > 1:
+            break
+        size[0] += load16(p + C_RUN_HEADER)
+        if is_ended[0]:
+            return stop
+        stop += 1
+    return stop - 1
+
+
+cdef int add_joined(
+    Taken taken, Py_ssize_t at, Py_ssize_t stop, const uint8_t* first, Py_ssize_t size, uint64_t more
+) except -1:
+    """Add a message of its first piece and those with which the frames behind `at` begin, up to `stop`."""
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size + <Py_ssize_t>more)
+    cdef char* to = PyBytes_AS_STRING(made)
+    cdef Frame frame
+    cdef const uint8_t* p
+    memcpy(to, first, size)
+    to += size
+    while at < stop:
+        at += 1
+        frame = <Frame>PyList_GET_ITEM(taken.frames, at)
+        p = frame._base + frame._begin + C_RUN_HEADER
+        memcpy(to, p + C_LENGTH, load16(p))
+        to += load16(p)
+    taken.payloads.append(made)
+    return 0
+
+
+cdef Py_ssize_t take_packed(Taken taken, Py_ssize_t at, Frame frame) except -1:
+    """Take a run without cutting it, of frames that have nothing else in them.
+
+    Return which frame comes next; 0 if that cannot be.
+    """
     cdef const uint8_t* p = frame._base + frame._begin
     cdef uint32_t tag = load32(p)
-    cdef uint64_t first, count
-    cdef Py_ssize_t end
-    cdef PackedRun run
-    if tag not in taken.packed:
-        return False
-    first = load64(p + 4)
-    count = load16(p + 12)
-    end = joint_end(taken, at, frame, tag, first, &count)
-    run = packed_run(taken.frames, at, end)
+    cdef uint64_t first = load64(p + 4), count = load16(p + 12)
+    cdef Py_ssize_t end = joint_end(taken, at, frame, tag, first, &count)
+    cdef PackedRun run = packed_run(taken.frames, at, end)
     if run is None:
-        return False
-    taken.payloads = None
-    taken.end = end
+        return 0
+    taken.end(0)
     taken.runs.append((at, tag, first, 0, run))
-    return True
+    return end
 
 
 cdef Py_ssize_t joint_end(
     Taken taken, Py_ssize_t at, Frame head, uint32_t tag, uint64_t first, uint64_t* count
 ) except -1:
-    """Find how far frames behind one begin with what goes on with its last run, and add up how many messages it has."""
+    """Find how far frames that have nothing else go on with a run, and add up how many messages it has."""
     cdef const uint8_t* p
-    cdef Frame frame = head
+    cdef Frame frame
     cdef uint64_t more
-    cdef bint is_packed = bool(taken.packed) and tag in taken.packed
     at += 1
-    # Numbers of marks are no sequence, and pieces of messages are joined by others.
-    if tag >= C_GROUP_MAX:
-        return at
-    while at < len(taken.frames):
-        frame = <Frame?>taken.frames[at]
-        # Those that may stay uncut are not joined with others.
-        if frame._runs == 0 or frame.sent_ns != head.sent_ns or (is_packed and (frame._runs == 1) != (head._runs == 1)):
+    # Numbers of marks are no sequence.
+    while tag < C_GROUP_MAX and at < PyList_GET_SIZE(taken.frames):
+        frame = <Frame>PyList_GET_ITEM(taken.frames, at)
+        if frame._runs != 1 or frame.sent_ns != head.sent_ns:
             break
         p = frame._base + frame._begin
         more = load16(p + 12)
-        if (
-            load32(p) != tag or load64(p + 4) != first + count[0] or more == 0
-            or first + count[0] > C_SEQUENCE_MAX - (more - 1) or count[0] + more > taken.messages_max
-        ):
+        if load32(p) != tag or load64(p + 4) != first + count[0] or count[0] + more > taken.messages_max:
             break
         count[0] += more
         at += 1
-        if frame._runs > 1:
-            break
     return at

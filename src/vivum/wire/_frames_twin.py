@@ -24,6 +24,7 @@ from vivum.wire.layout import (
     RUN_HEADER,
     RUN_HEADER_BYTES,
     SEQUENCE_MAX,
+    TOTAL,
     TOTAL_BYTES,
     U64_MAX,
     VERSION,
@@ -302,14 +303,8 @@ def _behind_list(frame: Frame) -> tuple[int, list[Run]]:
     return frame.body_start, found
 
 
-def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun | None:
-    """Make a run of messages that are not cut; None if that was not asked for or cannot be.
-
-    It cannot be if the frames have others in them too, or most of what it would hold is not its own.
-    """
-    group, _, flags, payloads = found
-    if flags or group not in packed or any(len(_behind_list(frame)[1]) != 1 for frame in frames):
-        return None
+def _packed_run(frames: list[Frame], payloads: list[bytes]) -> PackedRun | None:
+    """Make a run of messages that are not cut; None if most of what it would hold is not its own."""
     run = PackedRun.__new__(PackedRun)
     run._pieces = []
     run.payload_bytes, run._count = sum(map(len, payloads)), len(payloads)
@@ -324,38 +319,148 @@ def _packed_run(frames: list[Frame], found: Run, packed: Set[int]) -> PackedRun 
     return run if run.payload_bytes >= run.held_bytes // 2 else None
 
 
+class _Taking:
+    """The work of `take_runs`: the run under way, and those before it."""
+
+    def __init__(self, frames: list[Frame], messages_max: int, packed: Set[int], joined_max: int) -> None:
+        self.frames = frames
+        self.found = [_behind_list(frame)[1] for frame in frames]
+        self.messages_max, self.packed, self.joined_max = messages_max, packed, joined_max
+        self.runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]] = []
+        # The run under way, None if there is none: its messages, its frames, the first of them and its place, its
+        # group, the number of its first message, the flag of its first, and whether it could be left uncut.
+        self.payloads: list[bytes] | None = None
+        self.span: list[Frame] = []
+        self.index = self.group = self.first = self.flags = 0
+        self.is_whole = False
+
+    def begin(self, at: int, group: int, first: int, flags: int) -> None:
+        self.end(0)
+        self.payloads, self.span = [], [self.frames[at]]
+        self.index, self.group, self.first, self.flags = at, group, first, flags & FLAG_CONTINUES
+        self.is_whole = not flags and group in self.packed and len(self.found[at]) == 1
+
+    def end(self, flags: int) -> None:
+        """End the run under way, whose last message may go on elsewhere."""
+        if self.payloads is None:
+            return
+        run = _packed_run(self.span, self.payloads) if self.is_whole else None
+        self.runs.append((self.index, self.group, self.first, self.flags | flags, run or self.payloads))
+        self.payloads = None
+
+    def has_room(self, count: int) -> bool:
+        return self.payloads is not None and len(self.payloads) + count <= self.messages_max
+
+    def goes_on(self, at: int) -> bool:
+        """Return whether a frame begins with what goes on with the run under way."""
+        if self.payloads is None or self.group == GROUP_MAX or not self.found[at]:
+            return False
+        group, first, flags, payloads = self.found[at][0]
+        may_be_cut = self.joined_max > 0 and group not in self.packed
+        return (
+            (group, first) == (self.group, self.first + len(self.payloads))
+            and self.frames[at].sent_ns == self.frames[at - 1].sent_ns
+            and self.has_room(len(payloads))
+            and (may_be_cut or not (self.flags or flags))
+            and not flags & FLAG_CONTINUES
+            # Those that may stay uncut are not joined with others.
+            and (group not in self.packed or (len(self.found[at]) == 1) == (len(self.found[self.index]) == 1))
+        )
+
+    def pieces_of(self, at: int, group: int, sequence: int) -> tuple[list[bytes], int, bool]:
+        """Find the pieces of a message with which the frames behind one begin.
+
+        Return them, the last of these frames, and whether it has the last of the pieces.
+        """
+        pieces: list[bytes] = []
+        for stop in range(at + 1, len(self.frames) if self.joined_max else 0):
+            runs = self.found[stop]
+            if not runs or self.frames[stop].sent_ns != self.frames[at].sent_ns:
+                break
+            found, first, flags, payloads = runs[0]
+            if (found, first) != (group, sequence) or not flags & FLAG_CONTINUES:
+                break
+            is_last = len(payloads) > 1 or not flags & FLAG_MORE
+            if not is_last and len(runs) > 1:
+                break
+            pieces.append(payloads[0])
+            if is_last:
+                return pieces, stop, True
+        return pieces, at + len(pieces), False
+
+    def take(self, at: int, is_begun: bool) -> tuple[int, bool]:
+        """Take a frame, of which the first piece may have been taken before.
+
+        Return which comes next, and whether its first piece has been taken.
+        """
+        if not self.found[at]:
+            self.end(0)
+        goes_on = is_begun or self.goes_on(at)
+        for place, (group, first, flags, payloads) in enumerate(self.found[at]):
+            is_last = place + 1 == len(self.found[at])
+            is_piece = flags & FLAG_CONTINUES and flags & FLAG_MORE and len(payloads) == 1
+            if goes_on:
+                if not is_begun:
+                    self.span.append(self.frames[at])
+            else:
+                self.begin(at, group, first, flags)
+            assert self.payloads is not None
+            self.payloads += payloads[is_begun : -1 if flags & FLAG_MORE else len(payloads)]
+            if flags & FLAG_MORE:
+                return_to = self.take_cut(at, group, first + len(payloads) - 1, payloads[-1], is_piece, is_last)
+                if return_to != (at, False):
+                    return return_to
+            goes_on = is_begun = False
+        return at + 1, False
+
+    def take_cut(
+        self, at: int, group: int, sequence: int, piece: bytes, is_piece: int, is_last: bool
+    ) -> tuple[int, bool]:
+        """Take the last message of a run, which goes on elsewhere, with as much of it as there is.
+
+        Return which frame comes next, and whether its first piece has been taken; this one and False if there is no
+        more of it.
+        """
+        assert self.payloads is not None
+        pieces, stop, is_ended = self.pieces_of(at, group, sequence) if is_last else ([], at, False)
+        more = b"".join(pieces)
+        size = len(piece) + len(more)
+        total = size
+        if not is_piece:
+            size -= TOTAL_BYTES
+            (total,) = TOTAL.unpack_from(piece)
+        is_sound = bool(pieces) and total <= self.joined_max
+        if is_ended and is_sound and size == total and self.has_room(len(self.found[stop][0][3])):
+            self.payloads.append((piece if is_piece else piece[TOTAL_BYTES:]) + more)
+            return stop, True
+        if not is_ended and is_sound and (is_piece or size < total):
+            self.payloads.append(piece + more)
+            self.end(FLAG_MORE)
+            return stop + 1, False
+        self.payloads.append(piece)
+        self.end(FLAG_MORE)
+        return at, False
+
+
 def take_runs(
-    frames: list[Frame], messages_max: int, packed: Set[int] = frozenset()
+    frames: list[Frame], messages_max: int, packed: Set[int] = frozenset(), joined_max: int = 0
 ) -> list[tuple[int, int, int, int, list[bytes] | PackedRun]]:
     """Take the messages of frames out, in runs, each with the index of its first frame before it.
 
     Runs are as `Frame.messages` gives them, but the list with which a SPREAD frame begins is left out. Where the first
-    run of a frame goes on with the last of the frame before, both without flags and sealed at the same time, they are
-    one, of no more than `messages_max` messages if it is of several. Runs of group `GROUP_MAX` are never joined.
+    run of a frame goes on with the last of the frame before, both sealed at the same time, they are one, of no more
+    than `messages_max` messages if it is of several. Messages of up to `joined_max` bytes that were cut between such
+    frames are joined as far as their pieces are there, so that only the first and the last of a run may be pieces; with
+    0 pieces stay as they are, and are in runs of their own. Runs of group `GROUP_MAX` are never joined.
+
     Messages of a group in `packed` are not cut where frames have nothing else in them, unless that would hold on to
     more than twice their bytes. Of such a group, frames that have nothing else are not joined with others.
     """
     require(messages_max, "messages_max", 0, U64_MAX)
-    # Runs with all frames that they are of, and the index of the first.
-    spans: list[tuple[int, list[Frame], Run]] = []
-    before: list[Run] = []
-    for at, frame in enumerate(frames):
-        _, found = _behind_list(frame)
-        rest = found
-        if found and before and frame.sent_ns == frames[at - 1].sent_ns:
-            _, span, (group, first, flags, payloads) = spans[-1]
-            more = found[0][3]
-            if (
-                # Numbers of marks are no sequence, and pieces of messages are joined by others.
-                not (group == GROUP_MAX or flags)
-                and found[0][:3] == (group, first + len(payloads), 0)
-                and len(payloads) + len(more) <= messages_max
-                # Those that may stay uncut are not joined with others.
-                and (group not in packed or (len(found) == 1) == (len(before) == 1))
-            ):
-                payloads += more
-                span.append(frame)
-                rest = found[1:]
-        spans += [(at, [frame], run) for run in rest]
-        before = found
-    return [(at, *run[:3], _packed_run(span, run, packed) or run[3]) for at, span, run in spans]
+    require(joined_max, "joined_max", 0, U64_MAX)
+    taking = _Taking(frames, messages_max, packed, joined_max)
+    at, is_begun = 0, False
+    while at < len(frames):
+        at, is_begun = taking.take(at, is_begun)
+    taking.end(0)
+    return taking.runs

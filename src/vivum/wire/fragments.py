@@ -44,6 +44,11 @@ class Joiner:
         self._refused: dict[tuple[Member, int], int] = {}
 
     @property
+    def message_bytes_max(self) -> int:
+        """Bytes of the largest message that is joined."""
+        return self._limits.message_bytes_max
+
+    @property
     def open_count(self) -> int:
         """How many messages are under way."""
         return len(self._joins)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from vivum.core.ids import Endpoint
 from vivum.core.machine import Effect
-from vivum.protocols.streams.sender_fifo import RUN_MESSAGES_MAX, SenderFifo
+from vivum.protocols.streams.sender_fifo import SenderFifo
 from vivum.protocols.streams.stream_receiver import StreamReceiver
-from vivum.wire.codec import Frame, consecutive, take_runs
+from vivum.wire.codec import Frame, consecutive
 from vivum.wire.kinds import Kind
 
 DATA = Kind.DATA
@@ -52,7 +52,7 @@ def take_run(
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
     if not (stream.is_next(first.sequence, len(run)) and fifo.is_ready(stream)):
         return 0
-    messages = take_runs(run, RUN_MESSAGES_MAX, fifo.packed)
+    messages = fifo.cut(run)
     region.on_run(now_ns, stream, run)
     fifo.deliver_run(stream, run, messages, effects)
     return len(run)

@@ -212,8 +212,11 @@ class SenderFifo:
 
     def _deliver(self, frames: list[Frame], stream: StreamReceiver, effects: list[Effect]) -> None:
         if frames:
-            runs = take_runs(frames, RUN_MESSAGES_MAX, self.packed)
-            self._deliver_runs(frames, runs, stream, effects)
+            self._deliver_runs(frames, self.cut(frames), stream, effects)
+
+    def cut(self, frames: list[Frame]) -> list[TakenRun]:
+        """Cut frames that follow each other in a stream into messages. Pieces are joined as far as they are there."""
+        return take_runs(frames, RUN_MESSAGES_MAX, self.packed, self._joiner.message_bytes_max)
 
     def _tear(self, stream: StreamReceiver) -> None:
         """Note that a frame of a stream was skipped, which may have had messages of all groups that count in it."""
