@@ -125,7 +125,7 @@ class StreamReceiver:
         if self.is_unwanted:
             return True
         stop = self.window.stop
-        # The floor, not the stable point: until then its sender may need us, to hear that all is well.
+        # The floor, not the stable point: until then somebody may need us, to get what it lacks.
         reached = self.stable if self.sender_gone else self._cache_floor
         return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
