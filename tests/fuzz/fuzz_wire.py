@@ -89,7 +89,7 @@ def seeds():
     yield builder.seal(Kind.SPREAD, *header, 0)
     repair = tokens.RepairRequest(3, 1, 2, (5, 6))
     vote = tokens.RateVote(3, 8, 2, 4)
-    status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9)
+    status = tokens.StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, 9, delivered=4)
     for kind, message in [
         (Kind.NAK, control.Nak(1, (1, 2, 5, 9))),
         (Kind.HEARTBEAT, control.Heartbeat(1, 2, 3)),

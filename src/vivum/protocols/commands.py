@@ -66,7 +66,7 @@ class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
 
 
 class SendConfirmed(Event, msgspec.Struct, frozen=True, gc=False):
-    """Own messages `first <= n < stop` are known to be at every member that is waited for.
+    """Own messages `first <= n < stop` are confirmed: with QSM, delivered at every member that has not left.
 
     A msgspec struct, because one is made for every batch of every group.
     """

@@ -21,9 +21,10 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
     Decided at the top and carried down: below `stable` every member that is waited for has everything, so the sender
     may forget; below `floor` nobody will ask any more, so caches may forget; below `confirmed` every member has
-    everything, those included that are not waited for. Collected on the way: `stop` is one past
-    the highest number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited
-    for and `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`.
+    delivered everything, those included that are not waited for. Collected on the way: `stop` is one past the highest
+    number known, `closed` tells that it is final, `prefix` is the lowest prefix of members that are waited for and
+    `slowest` whose it is, `runner_up` the lowest of all others, `behind` the lowest of those below `stable`;
+    `delivered` is the lowest number below which a member has delivered everything.
     `slow` is what the sender wants to be done about slow members. `reach` and `lacking` are there when feedback of more
     than a prefix is wanted: below `reach` every member has all frames but those that one of them is `lacking`.
     """
@@ -42,6 +43,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     reach: U64 = 0
     lacking: tuple[U64, ...] = ()
     confirmed: U64 = 0
+    delivered: U64 = NOBODY
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

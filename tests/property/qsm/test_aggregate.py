@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vivum.core.ranges import RangeSet
-from vivum.protocols.qsm.recovery.aggregate import beyond, merge
+from vivum.protocols.qsm.recovery.aggregate import beyond, is_held_back, merge
 from vivum.protocols.qsm.recovery.holders import partition_of, partitions_below, split_by_partition
 from vivum.protocols.rings.placement import place
 from vivum.wire.tokens import NOBODY, StreamRecord
@@ -12,12 +12,14 @@ from vivum.wire.tokens import NOBODY, StreamRecord
 STABLE = 10
 
 
-def record(node: int, prefix: int, stable: int = STABLE, stop: int = 0, closed: bool = False) -> StreamRecord:
-    """What one member says, as `RegionMember` puts it."""
-    stop = max(stop, prefix, stable)
+def record(
+    node: int, prefix: int, stable: int = STABLE, stop: int = 0, closed: bool = False, held: int = 0
+) -> StreamRecord:
+    """What one member says, as `RegionMember` puts it; so many frames it has not delivered."""
+    stop, delivered = max(stop, prefix, stable), max(0, prefix - held)
     if prefix < stable:
-        return StreamRecord(1, 1, stable, 0, stop, closed, NOBODY, 0, NOBODY, prefix)
-    return StreamRecord(1, 1, stable, 0, stop, closed, prefix, node, NOBODY, NOBODY)
+        return StreamRecord(1, 1, stable, 0, stop, closed, NOBODY, 0, NOBODY, prefix, delivered=delivered)
+    return StreamRecord(1, 1, stable, 0, stop, closed, prefix, node, NOBODY, NOBODY, delivered=delivered)
 
 
 prefixes = st.lists(st.integers(0, 30), min_size=1, max_size=8)
@@ -53,6 +55,23 @@ def test_however_old_what_members_know_nobody_is_left_out_of_the_floor(found: li
     assert min(reached, merged.behind) <= max(merged.stable, min(found))
     lowest = min(found)
     assert lowest >= merged.stable or merged.behind == lowest
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=8),
+    st.lists(st.integers(0, 30), min_size=1, max_size=8),
+)
+def test_however_old_what_members_know_what_one_of_them_holds_back_is_told(
+    found: list[tuple[int, int]], known: list[int]
+) -> None:
+    merged: StreamRecord | None = None
+    for node, (prefix, held) in enumerate(found, 1):
+        mine = record(node, prefix, stable=known[node % len(known)], held=held)
+        merged = mine if merged is None else merge(merged, mine)
+    assert merged is not None
+    lowest, delivered = min(prefix for prefix, _ in found), min(max(0, prefix - held) for prefix, held in found)
+    assert merged.delivered == delivered
+    assert is_held_back(merged) == (delivered < lowest)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=6))

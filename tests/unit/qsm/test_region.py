@@ -1,15 +1,21 @@
-"""When a region wants its next token: soon while a window fills, by frames or by bytes, else at leisure."""
+"""What a member says of its streams, when its region wants the next token, and when the region may go."""
 
-from loose_streams import ALICE, ONE, config, make_fifo, make_sender, seal
+import msgspec
+
+from loose_streams import ALICE, ONE, config, frames_of, make_fifo, make_sender, seal
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.region import RegionMember
+from vivum.protocols.qsm.region import EMPTY_TOKEN, RegionMember
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.streams.sender_fifo import SenderFifo
+from vivum.wire.tokens import NOBODY, StreamRecord
 
 LARGE = 60_000
 SETTINGS = QsmSettings(frame_bytes_max=LARGE, window_frames=512, window_bytes=80 * LARGE)
 """As on loopback: 80 large frames, or 512 small ones."""
+
+BOB = Member(NodeId(2), Incarnation(1))
 
 
 def busy_region(frames: int, size: int) -> RegionMember:
@@ -57,3 +63,61 @@ def test_a_round_that_begins_measures_the_same() -> None:
     region = hearing_region(20, 64)
     region.begin(20, 0)
     assert region.interval_ns() == SETTINGS.token_busy_ns_max
+
+
+def region_of_bob() -> tuple[RegionMember, SenderFifo]:
+    """Make what Bob has of a region, and of the first three frames of Alice, of which he lacks the second."""
+    fifo = make_fifo()
+    region = RegionMember(config(), BOB, QsmSettings(), Limits(), Counters(), fifo.add, 0)
+    stream = region.stream_of(ALICE, 0)
+    assert stream is not None
+    frames = frames_of(2)
+    for number in (0, 2):
+        region.on_data(0, stream, frames[number])
+    fifo.deliver([])
+    return region, fifo
+
+
+def said_by(region: RegionMember) -> StreamRecord:
+    (record,) = region.pass_through(0, EMPTY_TOKEN).streams
+    return record
+
+
+def test_a_member_says_what_it_has_and_how_much_of_that_it_has_delivered() -> None:
+    region, fifo = region_of_bob()
+    record = said_by(region)
+    assert (record.prefix, record.behind, record.delivered) == (1, NOBODY, 1)
+    (stream,) = region.streams.values()
+    region.on_data(0, stream, frames_of(2)[1])
+    record = said_by(region)
+    assert (record.prefix, record.behind, record.delivered) == (3, NOBODY, 1)
+    fifo.deliver([])
+    assert said_by(region).delivered == 3
+    region.leave()
+    stream.on_status(9, False, 0, 0)
+    assert said_by(region).delivered == 9, "who left needs nothing"
+
+
+def test_who_gave_a_frame_up_is_not_behind_and_never_delivered_it() -> None:
+    region, fifo = region_of_bob()
+    (stream,) = region.streams.values()
+    stream.sender_gone = True
+    stream.give_up_next()
+    fifo.deliver([])
+    record = said_by(region)
+    assert (record.prefix, record.behind, record.delivered) == (3, NOBODY, 1)
+
+
+def test_a_region_is_not_quiet_while_a_sender_has_something_that_is_not_confirmed() -> None:
+    region, fifo = region_of_bob()
+    (stream,) = region.streams.values()
+    region.on_data(0, stream, frames_of(2)[1])
+    fifo.deliver([])
+    record = StreamRecord(*ALICE, 3, 3, 3, True, 3, 3, NOBODY, NOBODY, confirmed=1, delivered=1)
+    region.absorb(0, msgspec.structs.replace(EMPTY_TOKEN, streams=(record,)))
+    assert not region.is_quiet
+    stream.sender_gone = True
+    assert region.is_quiet
+    stream.sender_gone = False
+    region.absorb(0, msgspec.structs.replace(EMPTY_TOKEN, streams=(msgspec.structs.replace(record, confirmed=3),)))
+    assert region.is_quiet

@@ -19,8 +19,9 @@ def said(
     runner_up: int = NOBODY,
     stable: int = 0,
     slow: SlowMembers = SlowMembers.ISOLATE,
+    delivered: int = NOBODY,
 ) -> StreamRecord:
-    return StreamRecord(1, 1, stable, 0, stop, False, prefix, 7, runner_up, behind, slow)
+    return StreamRecord(1, 1, stable, 0, stop, False, prefix, 7, runner_up, behind, slow, delivered=delivered)
 
 
 def test_what_the_slowest_has_is_stable_and_may_be_forgotten() -> None:
@@ -42,6 +43,19 @@ def test_what_a_ring_below_said_before_the_stable_point_rose_holds_up_the_caches
     verdict.stable = 200
     verdict.decide(0, said(150, stable=200), SETTINGS)
     assert (verdict.stable, verdict.floor) == (200, 150)
+
+
+@pytest.mark.parametrize("slow", SlowMembers)
+def test_who_has_it_and_has_not_delivered_it_holds_up_the_confirmation_and_nothing_else(slow: SlowMembers) -> None:
+    """Live seed 795."""
+    verdict, without, stop = StreamStability(), StreamStability(), SETTINGS.cache_frames_max + 500
+    for now_ns in range(0, SECOND, 2 * MILLISECOND):
+        record = said(500 + now_ns // MILLISECOND, stop=stop, delivered=20, slow=slow)
+        verdict.decide(now_ns, record, SETTINGS)
+        without.decide(now_ns, said(record.prefix, stop=stop, slow=slow), SETTINGS)
+        assert (verdict.stable, verdict.floor, verdict.confirmed) == (without.stable, without.floor, 20)
+    assert verdict.decide(SECOND, said(1500, stop=stop, delivered=1500, slow=slow), SETTINGS)
+    assert verdict.confirmed == 1500
 
 
 def test_nothing_goes_back() -> None:

@@ -250,6 +250,154 @@ def test_messages_of_a_view_wait_with_all_that_follows_until_the_view_is_install
     assert fifo.is_ready(stream)
 
 
+def frames_of_views(*views: int, bytes_max: int = 1472) -> list[Frame]:
+    """Make a frame of two messages of each view: one before its mark, one behind it; then one of the last view."""
+    builder, frames = FrameBuilder(bytes_max), []
+    header = (ALICE.node, ALICE.incarnation, 1, 3)
+    for number, view in enumerate(views):
+        builder.extend(ONE, 2 * number, [b"before"])
+        builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, 2 * number + 1, ViewNumber(view))))
+        builder.extend(ONE, 2 * number + 1, [b"in view"])
+        frames.append(split(builder.seal(Kind.DATA, 1, *header, number, 0))[0])
+    builder.extend(ONE, 2 * len(views), [b"last"])
+    return [*frames, split(builder.seal(Kind.DATA, 1, *header, len(views), 0))[0]]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_waits_for_a_view_is_not_confirmable(together: bool) -> None:
+    """Live seed 795: it was confirmed, and this life ended before the view came."""
+    epoch = 3
+    fifo, stream = make_fifo(known_epoch=lambda: epoch), make_receiver(view=3)
+    effects: list[Effect] = []
+    fifo.add(stream)
+    frames = frames_of_views(3, 7, 9)
+    stream.on_data(0, frames[0])
+    fifo.deliver(effects)
+    assert stream.confirmable == 1
+    if together:
+        stream.on_run(0, frames[1:])
+        fifo.deliver_run(stream, frames[1:], take_runs(frames[1:], 1000), effects)
+    else:
+        for frame in frames[1:]:
+            stream.on_data(0, frame)
+            fifo.deliver(effects)
+    found = []
+    for installed in (6, 7, 8, 9):
+        epoch = installed
+        fifo.deliver(effects)
+        found.append((len(delivered(effects)), stream.confirmable))
+    assert found == [(3, 1), (5, 2), (5, 2), (7, 4)]
+    assert delivered(effects) == [(ONE, number) for number in range(7)]
+
+
+def test_a_mark_of_a_view_with_nothing_behind_it_is_confirmable_at_once() -> None:
+    fifo, stream = make_fifo(known_epoch=lambda: 5), make_receiver(view=3)
+    fifo.add(stream)
+    builder = FrameBuilder(1472)
+    builder.append(GROUP_MAX, VIEW_MARK, view_mark((ONE, 0, ViewNumber(9))))
+    stream.on_data(0, split(builder.seal(Kind.DATA, 1, *ALICE, 1, 3, 0, 0))[0])
+    fifo.deliver([])
+    assert fifo.awaits_view
+    assert stream.confirmable == 1
+
+
+def test_what_waits_behind_an_earlier_stream_is_not_confirmable() -> None:
+    fifo, old, new = make_fifo(), make_receiver(view=3), make_receiver(view=5)
+    effects: list[Effect] = []
+    fifo.add(old)
+    fifo.add(new)
+    for frame in frames_of(2, view=5, first=1):
+        new.on_data(0, frame)
+        fifo.deliver(effects)
+    assert (new.window.prefix, new.confirmable) == (3, 0)
+    for frame in frames_of(1, view=3):
+        old.on_data(0, frame)
+    fifo.deliver(effects)
+    assert (old.confirmable, new.confirmable) == (2, 3)
+
+
+def test_what_is_given_up_of_a_sender_that_left_is_never_confirmable() -> None:
+    """It may live, and be told that all had it."""
+    fifo, stream = make_fifo(), make_receiver()
+    fifo.add(stream)
+    stream.sender_gone = True
+    frames = frames_of(3)
+    stream.on_data(0, frames[0])
+    stream.on_data(0, frames[2])
+    stream.give_up_next()
+    fifo.deliver([])
+    assert (stream.delivered, stream.confirmable) == (3, 1)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_a_broken_chain_does_not_deliver_is_not_confirmable(together: bool) -> None:
+    fifo, stream = make_fifo(), make_receiver()
+    fifo.add(stream)
+    sender, frames = make_sender(), []
+    # Message 2 is missing, though no frame is.
+    for number in (0, 1, 3, 4):
+        sender.feed(ONE, number, [b"x"], ViewNumber(1))
+        frames.append(seal(sender, now_ns=number))
+    stream.on_data(0, frames[0])
+    fifo.deliver([])
+    if together:
+        stream.on_run(0, frames[1:])
+        fifo.deliver_run(stream, frames[1:], take_runs(frames[1:], 1000), [])
+    else:
+        for frame in frames[1:]:
+            stream.on_data(0, frame)
+        fifo.deliver([])
+    assert fifo.is_broken
+    assert (stream.window.prefix, stream.confirmable) == (4, 2)
+
+
+def test_a_hole_in_what_a_living_sender_sent_is_not_confirmable() -> None:
+    fifo, stream = make_fifo(), make_receiver()
+    fifo.add(stream)
+    frames = frames_of(3)
+    for frame in (frames[0], frames[2]):
+        stream.on_data(0, frame)
+    stream.window.skip_to(2)
+    fifo.deliver([])
+    assert fifo.is_broken
+    assert (stream.window.prefix, stream.confirmable) == (3, 1)
+
+
+def test_behind_a_hole_nothing_passes_what_waits_for_a_view() -> None:
+    """Found by reading: what came behind the hole was delivered before what waited, or in its place."""
+    epoch = 3
+    fifo, stream = make_fifo(known_epoch=lambda: epoch), make_receiver(view=3)
+    effects: list[Effect] = []
+    fifo.add(stream)
+    stream.sender_gone = True
+    frames = frames_of_views(7, 9)
+    stream.on_data(0, frames[0])
+    stream.on_data(0, frames[2])
+    stream.give_up_next()
+    fifo.deliver(effects)
+    assert (delivered(effects), stream.confirmable) == ([(ONE, 0)], 0)
+    epoch = 9
+    fifo.deliver(effects)
+    assert delivered(effects) == [(ONE, 0), (ONE, 1)]
+    assert events(effects) == [GapReported(ONE, ALICE, 2, 5)]
+
+
+@pytest.mark.parametrize("burst_bytes", [1, 1 << 20])
+def test_of_a_stream_that_is_over_all_is_delivered_in_order_whatever_views_it_waits_for(
+    burst_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fifo_module, "BURST_BYTES", burst_bytes)
+    fifo, stream = make_fifo(known_epoch=lambda: 3), make_receiver(view=3)
+    effects: list[Effect] = []
+    fifo.add(stream)
+    for frame in frames_of_views(7, 8, 9):
+        stream.on_data(0, frame)
+    fifo.deliver(effects)
+    fifo.remove(stream, effects)
+    assert delivered(effects) == [(ONE, number) for number in range(7)]
+    assert not fifo.is_broken
+
+
 def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = frames_of(10)
     monkeypatch.setattr(fifo_module, "BURST_BYTES", 3 * frames[1].length)
@@ -263,6 +411,7 @@ def test_what_a_filled_gap_sets_free_is_delivered_in_parts(monkeypatch: pytest.M
     fifo.deliver(effects)
     while behind:
         parts.append(len(delivered(effects)))
+        assert stream.confirmable == parts[-1] < stream.window.prefix
         fifo.deliver(effects)
     assert parts == [3, 6, 9]
     assert delivered(effects) == [(ONE, number) for number in range(10)]

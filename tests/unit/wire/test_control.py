@@ -76,7 +76,7 @@ from vivum.wire.tokens import (
 
 TOP = 2**64 - 1
 RANGES = Limits().ranges_max
-STATUS = StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, NOBODY)
+STATUS = StreamRecord(1, 2, 4, 3, 9, False, 5, 7, 6, NOBODY, delivered=4)
 REQUEST = RepairRequest(3, 1, 2, (5, 6))
 
 
@@ -158,7 +158,7 @@ def tagged_below(base):
 def test_a_token_is_its_envelope_and_then_its_payload():
     message = Token(0, 1, 2, 3, 4, (5, 6), RateVote(1, 2, 3, 4), (STATUS,), (REQUEST,))
     expected = (
-        "9a 04 00 01 02 03 04 920506 9401020304 919e0102040309c2050706cfffffffffffffffff00009000 9196030102920506c200"
+        "9a 04 00 01 02 03 04 920506 9401020304 919f0102040309c2050706cfffffffffffffffff0000900004 9196030102920506c200"
     )
     assert msgspec.msgpack.encode(message) == bytes.fromhex(expected)
 

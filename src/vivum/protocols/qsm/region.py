@@ -17,7 +17,7 @@ from vivum.observe.counters import Counters
 from vivum.protocols.membership.client.health import LocalHealth
 from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.rate import OWN_QUEUE_NS, FairShares, RateEstimate, add_voice, add_votes, decide_rate
-from vivum.protocols.qsm.recovery.aggregate import beyond, merge
+from vivum.protocols.qsm.recovery.aggregate import beyond, is_held_back, merge
 from vivum.protocols.qsm.recovery.repair import REQUESTS_MAX, RepairDesk
 from vivum.protocols.qsm.recovery.repaired_stream import RepairedStream
 from vivum.protocols.qsm.recovery.stability import StreamStability
@@ -90,8 +90,9 @@ class RegionMember:
         self._rounds_alike = 0
         # The region decided what the members of the ring that this node leads have not been told yet.
         self._untold = False
-        # In the last round that this node led, somebody said that it is behind the others.
-        self._lagging = False
+        # For each level: in the last round that this node led there, somebody was behind the others, or had not
+        # delivered what it has.
+        self._lagging = [False for _ in plans]
         self._asking: set[Member] = set()
         self._rate = RateEstimate(settings, now_ns)
         self._votes = [NO_VOTE for _ in plans]
@@ -178,12 +179,19 @@ class RegionMember:
 
     @property
     def is_quiet(self) -> bool:
-        """All that was sent into this view is stable, and no more will come."""
-        return all(stream.is_settled for stream in self.streams.values()) and (self.own is None or self.own.is_done)
+        """All that was sent into this view is confirmed, and no more will come."""
+        if self.own is not None and not self.own.is_done:
+            return False
+        return all(stream.is_settled and not self._is_awaited(stream) for stream in self.streams.values())
+
+    def _is_awaited(self, stream: StreamReceiver) -> bool:
+        """Return whether a sender that is still there has frames that are not confirmed: it needs us to hear of it."""
+        is_open = self._verdict(stream.sender).confirmed < stream.window.stop
+        return is_open and not (stream.sender_gone or stream.is_unwanted)
 
     def is_busy(self) -> bool:
         """Something is unstable or missing here, or members wait to hear that it is not: else they doubt the leader."""
-        if self._untold or self._urgent or self._lagging:
+        if self._untold or self._urgent or any(self._lagging):
             return True
         # Not until all is confirmed: while somebody sleeps, neither the leader nor the others have anything to do.
         if self.own is not None and self.own.first < self.own.next_frame:
@@ -250,8 +258,9 @@ class RegionMember:
                 self._untold = token.level > 0
             self._apply(now_ns, sender, record, verdict)
         self._allowed = token.rate.allowed or self._allowed
+        self._lagging[token.level] = False
         if token.level == 0:
-            self._urgent = self._lagging = False
+            self._urgent = False
         elif self._untold:
             self._rings[0].hurry(now_ns)
 
@@ -319,24 +328,26 @@ class RegionMember:
         """What this node has to say for itself."""
         records = []
         for sender, stream in self.streams.items():
-            record = self._record(sender, stream.reached, stream.window.stop, stream.closed, stream.slow)
+            record = self._record(
+                sender, stream.reached, stream.window.stop, stream.closed, stream.slow, stream.confirmable
+            )
             if self._settings.feedback_ranges:
                 reach, lacking = stream.feedback(self._settings.feedback_ranges)
                 record = msgspec.structs.replace(record, reach=reach, lacking=lacking)
-            if stream.given_up_at is not None and not stream.is_unwanted:
-                record = msgspec.structs.replace(record, behind=stream.given_up_at)
             records.append(record)
         if self.own is not None and self.own.next_frame:
             own = self.own
             record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
             # It has all of it, and is no receiver: were it counted as one, it would not wait for those who are.
-            record = msgspec.structs.replace(record, prefix=NOBODY, slowest=0)
+            record = msgspec.structs.replace(record, prefix=NOBODY, slowest=0, delivered=NOBODY)
             if self._settings.feedback_ranges:
                 record = msgspec.structs.replace(record, reach=own.next_frame)
             records.append(record)
         return records
 
-    def _record(self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0) -> StreamRecord:
+    def _record(
+        self, sender: Member, prefix: int, stop: int, closed: bool, slow: int = 0, delivered: int = 0
+    ) -> StreamRecord:
         verdict = self._verdict(sender)
         stable, floor, confirmed = verdict.stable, verdict.floor, verdict.confirmed
         stop = max(stop, stable)
@@ -354,6 +365,7 @@ class RegionMember:
             behind=prefix if is_behind else NOBODY,
             slow=slow,
             confirmed=confirmed,
+            delivered=delivered,
         )
 
     def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
@@ -374,8 +386,10 @@ class RegionMember:
         records = [self._with_absent(level, self._with_unaware(record, begun)) for record in token.streams]
         self._urgent = bool(token.requests)
         self._votes[level] = token.rate
+        # Ask again soon: a member that holds frames back does not say when it has delivered them.
+        self._lagging[level] = any(map(self._is_held_back, records))
         if level == 0:
-            self._lagging = any(record.behind != NOBODY for record in token.streams)
+            self._lagging[level] |= any(record.behind != NOBODY for record in token.streams)
             result = (token.streams, token.skipped)
             self._rounds_alike = self._rounds_alike + 1 if result == self._last_result else 0
             self._last_result = result
@@ -392,6 +406,11 @@ class RegionMember:
         self._count_active(now_ns, token)
         self._allowed = decide_rate(token.rate, self._settings.rate_rule)
         self._report(token, self.desk.seen_by_all(level, token.requests))
+
+    def _is_held_back(self, record: StreamRecord) -> bool:
+        """Return whether a sender that is still there waits for a member to deliver what it has."""
+        stream = self.streams.get(Member(NodeId(record.sender), Incarnation(record.incarnation)))
+        return is_held_back(record) and (stream is None or not stream.sender_gone)
 
     def _count_active(self, now_ns: int, token: Token) -> None:
         """See what those use who share the rate: senders whose streams have grown lately, or wait to be stable."""

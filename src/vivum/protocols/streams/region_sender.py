@@ -5,7 +5,7 @@ the window and the network have room, and packs messages of many groups into one
 9 and 10).
 
 Three points move behind the sending: below `first` frames are stable, the window does not count them any more; below
-`floor` nobody will ask for them; below `confirmed` every member has them, and the application is told.
+`floor` nobody will ask for them; below `confirmed` every member has delivered them, and the application is told.
 
 Invariants: `confirmed <= floor <= first <= next_frame`; exactly the frames `floor <= n < next_frame` are kept. Caches
 have those below `first` too. If all caches of a frame slept or lost it, the sender has the last copy.

@@ -137,7 +137,7 @@ class SenderFifo:
             each.is_unwanted |= self._left_since(each)
             # In parts all the same: a frame is let go when its messages are cut.
             while not self.is_broken and not self._deliver_from(each, effects, BURST_BYTES):
-                pass
+                self._go_on(effects, is_late=True)
             self.streams.remove(each)
         self.deliver(effects)
 
@@ -148,7 +148,8 @@ class SenderFifo:
         while self.streams and not self.is_broken and self._waiting is None:
             stream = self.streams[0]
             if not self._deliver_from(stream, effects, BURST_BYTES):
-                self._behind.add(self)
+                if self._waiting is None and not self.is_broken:
+                    self._behind.add(self)
                 return
             is_over = stream.is_unwanted or (stream.closed and stream.delivered >= stream.window.stop)
             if not (is_over and len(self.streams) > 1):
@@ -168,7 +169,7 @@ class SenderFifo:
 
     def _go_on(self, effects: list[Effect], *, is_late: bool = False) -> None:
         """Deliver what waited for a view, if that is installed now, or if it is too late to wait."""
-        if self._waiting is not None and (is_late or self._waiting[0] <= self._known_epoch()):
+        while self._waiting is not None and (is_late or self._waiting[0] <= self._known_epoch()):
             (_, frames, runs, stream), self._waiting = self._waiting, None
             self._deliver_runs(frames, runs, stream, effects)
 
@@ -181,38 +182,46 @@ class SenderFifo:
     ) -> None:
         """Deliver the messages of frames that were just taken, are next in their stream, and need not wait."""
         self._deliver_runs(frames, runs, stream, effects)
-        stream.delivered = frames[-1].sequence + 1
         # Where a mark closed the stream, the next one goes on.
         if len(self.streams) > 1:
             self.deliver(effects)
 
     def _deliver_from(self, stream: StreamReceiver, effects: list[Effect], bytes_max: int) -> bool:
-        """Deliver what a stream has in order, up to so many bytes; return whether that was all."""
+        """Deliver what a stream has in order, up to so many bytes and to a view that is not installed yet.
+
+        Return whether that was all.
+        """
         held = stream.held
         stop = stream.window.prefix
         number = stream.delivered
         frames: list[Frame] = []
-        while number < stop and bytes_max > 0 and not self.is_broken:
+        while number < stop and bytes_max > 0:
             frame = held.pop(number, None)
             if frame is not None:
                 number += 1
                 bytes_max -= frame.length
                 frames.append(frame)
                 continue
-            # It was skipped, and so were all up to the next that is held: a peer can make that as many as it likes.
-            number = min((each for each in held if number < each < stop), default=stop)
             if not stream.is_unwanted:
-                self._deliver(frames, stream, effects)
+                if not self._deliver(frames, stream, effects):
+                    return False
                 frames = []
                 self._tear(stream)
-                self.is_broken |= not stream.sender_gone
-        self._deliver(frames, stream, effects)
-        stream.delivered = max(number, stream.delivered)
-        return number >= stop or self.is_broken
+                if not stream.sender_gone:
+                    self.is_broken = True
+                    return False
+            # It was skipped, and so were all up to the next that is held: a peer can make that as many as it likes.
+            number = min((each for each in held if number < each < stop), default=stop)
+        if not self._deliver(frames, stream, effects):
+            return False
+        stream.delivered = number
+        return number >= stop
 
-    def _deliver(self, frames: list[Frame], stream: StreamReceiver, effects: list[Effect]) -> None:
+    def _deliver(self, frames: list[Frame], stream: StreamReceiver, effects: list[Effect]) -> bool:
+        """Deliver the messages of frames; return whether the stream may go on behind them."""
         if frames:
             self._deliver_runs(frames, self.cut(frames), stream, effects)
+        return self._waiting is None and not self.is_broken
 
     def cut(self, frames: list[Frame]) -> list[TakenRun]:
         """Cut frames that follow each other in a stream into messages. Pieces are joined as far as they are there."""
@@ -230,6 +239,7 @@ class SenderFifo:
     def _deliver_runs(
         self, frames: list[Frame], runs: list[TakenRun], stream: StreamReceiver, effects: list[Effect]
     ) -> None:
+        """Deliver runs of messages as far as may be; note the frame before which nothing is left of the stream."""
         sender, view, views = self.sender, stream.view, stream.views
         expected, append = self.expected, effects.append
         is_plain = not (self._torn or self._barred or stream.lacks)
@@ -241,12 +251,16 @@ class SenderFifo:
             elif group == MARKS:
                 view_number = self._read_marks(frames[index], first, payloads, stream)
                 if view_number > self._known_epoch():
-                    self._waiting = (view_number, frames, runs[place + 1 :], stream)
+                    left = runs[place + 1 :]
+                    self._waiting = (view_number, frames, left, stream)
+                    stream.delivered = frames[left[0][0]].sequence if left else frames[-1].sequence + 1
                     return
             else:
                 self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, effects)
                 if self.is_broken:
+                    stream.delivered = frames[index].sequence
                     return
+        stream.delivered = frames[-1].sequence + 1
 
     def _deliver_messages(
         self,

@@ -5,7 +5,7 @@ Messages are made by the FIFO that the stream belongs to. How missing frames are
 keeps for others, is up to the protocol: it makes a subclass.
 
 Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
-this node holds for others; `delivered <= window.prefix`.
+this node holds for others; `confirmable <= delivered <= window.prefix`.
 """
 
 from vivum.core.ids import Member, RegionId, ViewNumber
@@ -80,6 +80,7 @@ class StreamReceiver:
         # The sender may be a window ahead of the stable point, and we may be behind it as far as caches reach: what
         # comes meanwhile is kept, or we would have to ask for all of it again and never catch up.
         self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
+        # Before this frame nothing is left to deliver. What waits for a view is left.
         self.delivered = 0
         self.stable = 0
         # Bytes of the largest frame since something became stable, or of one that came with it.
@@ -124,7 +125,7 @@ class StreamReceiver:
         if self.is_unwanted:
             return True
         stop = self.window.stop
-        # The floor, not the stable point: until then its sender may need us, to hear that all is well.
+        # The floor, not the stable point: until then somebody may need us, to get what it lacks.
         reached = self.stable if self.sender_gone else self._cache_floor
         return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
@@ -132,6 +133,13 @@ class StreamReceiver:
     def reached(self) -> int:
         """Return the frame below which this node needs nothing more: the end, if it has left all groups."""
         return self.window.stop if self.is_unwanted else self.window.prefix
+
+    @property
+    def confirmable(self) -> int:
+        """Return the frame below which this node has delivered everything: nothing waits, nothing was given up."""
+        if self.is_unwanted:
+            return self.window.stop
+        return self.delivered if self.given_up_at is None else min(self.delivered, self.given_up_at)
 
     # What arrives.
 

@@ -41,7 +41,13 @@ def merge(one: StreamRecord, other: StreamRecord) -> StreamRecord:
         max(one.slow, other.slow),
         *_feedback(one, other),
         max(one.confirmed, other.confirmed),
+        min(one.delivered, other.delivered),
     )
+
+
+def is_held_back(record: StreamRecord) -> bool:
+    """Return whether a member that has not delivered what it has holds up the confirmation more than any other."""
+    return record.delivered < min(record.prefix, record.behind)
 
 
 def _feedback(one: StreamRecord, other: StreamRecord) -> tuple[int, tuple[int, ...]]:

@@ -5,7 +5,8 @@ not what it could do, so that is found by comparison: with the pace of the strea
 with the pace of the others while nobody holds them up.
 
 Caches are bounded, so the floor may pass a member that sleeps; `confirmed` never does. A message is confirmed to the
-sender's application when every member of the view has it or has left; a member that caches gave up ends its life first.
+sender's application when every member of the view has delivered it or has left; a member that caches gave up ends its
+life first. What a member has received and holds back is stable and may be forgotten: nobody needs it again.
 
 Invariants: `stable`, `floor` and `confirmed` never go back; `confirmed <= floor <= stable`.
 """
@@ -76,9 +77,10 @@ class StreamStability:
             reached, oldest = self.stable, max(self.floor, oldest - settings.window_frames)
         self.stable = max(self.stable, min(reached, record.stop))
         # The lowest prefix too: it was told before the round in which the stable point may have passed it.
-        confirmed = min(self.stable, behind, record.prefix)
+        had = min(self.stable, behind, record.prefix)
         # However far behind somebody is, caches are bounded: what they cannot keep any more is given up.
-        floor = min(self.stable, max(confirmed, oldest))
+        floor = min(self.stable, max(had, oldest))
+        confirmed = min(had, record.delivered)
         is_news = floor > self.floor or self.stable > record.stable or confirmed > self.confirmed
         self.floor = max(self.floor, floor)
         self.confirmed = max(self.confirmed, confirmed)
