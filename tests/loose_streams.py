@@ -50,7 +50,8 @@ def make_fifo(
 def seal(sender: RegionSender, before: tuple[RegionSender, ...] = (), now_ns: int = 0, bytes_max: int = 1472) -> Frame:
     """Let a sender seal one frame."""
     header = (Kind.DATA, 1, *ALICE, *sender.key)
-    (data,) = sender.seal(FrameBuilder(bytes_max), now_ns, header, 1, bytes_max, before)
+    (train,) = sender.seal(FrameBuilder(bytes_max), now_ns, header, 1, bytes_max, before)
+    data = train.data
     (frame,) = split(data)
     return frame
 

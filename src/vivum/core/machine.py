@@ -49,11 +49,23 @@ class Priority(IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True, gc=False):
-    """Effect: send a datagram to an endpoint, or to everybody who listens on a channel."""
+    """Effect: send a datagram, or a train of them, to an endpoint or to everybody who listens on a channel."""
 
     destination: Endpoint | Channel
     data: bytes
     priority: Priority = Priority.DATA
+    segment: int = 0
+    """Of a train: bytes of each of its datagrams but the last, which may be shorter. 0: `data` is one datagram."""
+
+    @property
+    def count(self) -> int:
+        """Number of datagrams in `data`."""
+        return -(-len(self.data) // self.segment) if self.segment else 1
+
+    def cut(self) -> "Sequence[bytes]":
+        """Return the bytes of each datagram."""
+        data, segment = self.data, self.segment
+        return [data[at : at + segment] for at in range(0, len(data), segment)] if segment else (data,)
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):

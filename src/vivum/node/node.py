@@ -260,8 +260,8 @@ class Node:
 
     def _count_sent(self, datagrams: list[Datagram]) -> None:
         counters = self.counters
-        counters.datagrams_sent += len(datagrams)
         for datagram in datagrams:
+            counters.datagrams_sent += datagram.count if datagram.segment else 1
             counters.bytes_sent += len(datagram.data)
 
     # Traces.

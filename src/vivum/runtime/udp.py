@@ -373,7 +373,9 @@ class UdpPort:
                 continue
             address, packed = resolved
             try:
-                if stop - index == 1 and self._batches:
+                if first.segment:
+                    self._send_train(first, address, packed)
+                elif stop - index == 1 and self._batches:
                     stop = index + self._send_alike(datagrams, index, packed)
                 elif stop - index > 1:
                     size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
@@ -385,13 +387,14 @@ class UdpPort:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     return index
-                if error.errno == errno.EINVAL and stop - index > 1:
+                if error.errno == errno.EINVAL and (stop - index > 1 or (first.segment and self.can_segment)):
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.data, address):
+                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.cut()[0], address):
                     self._batches = False
-                    stop = index + 1
+                    # What is left of a train comes by the plain call, its first datagram twice.
+                    stop = index if first.segment else index + 1
                 else:
                     self.unsendable += stop - index
             index = stop
@@ -423,6 +426,22 @@ class UdpPort:
         self._resolved[where] = found
         return found
 
+    def _send_train(self, train: Datagram, address: tuple[str, int], packed: bytes) -> None:
+        """Send a train by one call, or its datagrams one by one where the kernel does not cut.
+
+        Where there is no room in the middle of it the whole train is to be sent again: receivers know repetitions.
+        """
+        if self.can_segment:
+            size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(train.segment))]
+            self._socket.sendmsg((train.data,), size, 0, address)
+            return
+        pieces = train.cut()
+        while pieces:
+            sent = _datagrams.send(self._socket.fileno(), list(pieces), packed) if self._batches else 1
+            if not self._batches:
+                self._socket.sendto(pieces[0], address)
+            pieces = pieces[sent:]
+
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
         """Send large datagrams to one destination by one call, or a note in their place; return how many."""
         first = datagrams[start]
@@ -432,7 +451,7 @@ class UdpPort:
         where, priority = first.destination, first.priority
         run: list[bytes] = []
         for each in datagrams[start : start + SEND_MAX]:
-            if each.destination != where or each.priority != priority:
+            if each.destination != where or each.priority != priority or each.segment:
                 break
             if run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX:
                 break
@@ -458,12 +477,13 @@ class UdpPort:
         size = len(first.data)
         total = size
         stop = start + 1
-        if 2 * size > SEGMENTED_BYTES_MAX:
+        if 2 * size > SEGMENTED_BYTES_MAX or first.segment:
             return stop
         while stop < len(datagrams) and stop - start < SEGMENTS_MAX:
             each = datagrams[stop]
             total += len(each.data)
-            if each.destination != first.destination or len(each.data) > size or total > SEGMENTED_BYTES_MAX:
+            is_alike = each.destination == first.destination and not each.segment
+            if not is_alike or len(each.data) > size or total > SEGMENTED_BYTES_MAX:
                 break
             stop += 1
             if len(each.data) < size:

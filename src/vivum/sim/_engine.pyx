@@ -734,11 +734,12 @@ cdef class Processor:
                 if self.on_delivery is not None:
                     self.on_delivery(self, effect)
             elif kind is DATAGRAM:
-                done_ns[0] += cost_ns
                 sent_bytes += len(effect.data)
                 if self.frame_trace is not None:
                     self._trace_sent(effect)
-                self._network.send(self.port, done_ns[0], effect.destination, effect.data)
+                for data in effect.cut():
+                    done_ns[0] += cost_ns
+                    self._network.send(self.port, done_ns[0], effect.destination, data)
             else:
                 self._do(effect)
             if self._effects_left is not None:

@@ -121,8 +121,9 @@ class Host(Processor):
 
     def _trace_sent(self, datagram: Datagram) -> None:
         assert self.frame_trace is not None
-        destination, data = datagram.destination, datagram.data
+        destination = datagram.destination
         name = str(destination) if type(destination) is Endpoint else f"#{destination}"
-        self.frame_trace(
-            FrameSent(self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data))
-        )
+        for data in datagram.cut():
+            self.frame_trace(
+                FrameSent(self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data))
+            )

@@ -261,11 +261,12 @@ class Processor:
                 if self.on_delivery is not None:
                     self.on_delivery(self, effect)
             elif type(effect) is Datagram:
-                done_ns += cost_ns
                 sent_bytes += len(effect.data)
                 if self.frame_trace is not None:
                     self._trace_sent(effect)
-                self._network.send(self.port, done_ns, effect.destination, effect.data)
+                for data in effect.cut():
+                    done_ns += cost_ns
+                    self._network.send(self.port, done_ns, effect.destination, data)
             else:
                 self._do(effect)
             if self._effects_left is not None:

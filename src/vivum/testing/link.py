@@ -129,22 +129,24 @@ class SimulatedPort:
 
     def send(self, datagrams: Sequence[Datagram]) -> int:
         """Hand datagrams to the link; return how many it took before its queue was full."""
-        network, link, now_ns = self._network, self.link, self._scheduler.now_ns
         for index, each in enumerate(datagrams):
-            if network.egress_room_bytes(link) <= 0:
+            if self._network.egress_room_bytes(self.link) <= 0:
                 return index
-            data = bytes(each.data)
-            where = each.destination
-            if len(data) > DATAGRAM_BYTES_MAX:
-                self.unsendable += 1
-            elif type(where) is not Endpoint:
-                network.send(link, now_ns, self._channel(where), data)  # type: ignore[arg-type]
-            elif where.host != self.endpoint.host:
-                network.send(link, now_ns, where, data)
-            else:
-                packet = Packet(self.node_id, self.endpoint, where, data, 0)
-                self._scheduler.at(now_ns + LOCAL_NS, self._hand_over, packet)
+            for data in each.cut():
+                self._send_one(each.destination, bytes(data))
         return len(datagrams)
+
+    def _send_one(self, where: Endpoint | Channel, data: bytes) -> None:
+        network, link, now_ns = self._network, self.link, self._scheduler.now_ns
+        if len(data) > DATAGRAM_BYTES_MAX:
+            self.unsendable += 1
+        elif type(where) is not Endpoint:
+            network.send(link, now_ns, self._channel(where), data)  # type: ignore[arg-type]
+        elif where.host != self.endpoint.host:
+            network.send(link, now_ns, where, data)
+        else:
+            packet = Packet(self.node_id, self.endpoint, where, data, 0)
+            self._scheduler.at(now_ns + LOCAL_NS, self._hand_over, packet)
 
     def _hand_over(self, packet: Packet) -> None:
         assert type(packet.destination) is Endpoint

@@ -395,7 +395,7 @@ cdef class FrameBuilder:
         cdef Header header
         cdef uint64_t begin, left, most, made = 0, stop
         cdef bint to_fill
-        cdef Py_ssize_t count, number, written = 0, room
+        cdef Py_ssize_t count, number, written = 0, room, size
         cdef list frames = [], packed
         cdef tuple held
         cdef Part* known
@@ -462,8 +462,15 @@ cdef class FrameBuilder:
                     at = before
                     written = written_before
                     break
-                made += <uint64_t>self.size
-                frames.append(self._finish(&header, self.size))
+                size = self.size
+                if (
+                    to_fill and outcome == FULL and left > 1 and made + <uint64_t>size < most
+                    and <uint64_t>at.part < begin
+                ):
+                    # Another follows.
+                    size = self.capacity
+                made += <uint64_t>size
+                frames.append(self._finish(&header, size))
                 header.sequence += 1
                 left -= 1
             packed = [[] for _ in frames]

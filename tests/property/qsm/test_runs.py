@@ -22,6 +22,7 @@ from vivum.protocols.streams.sender_fifo import SenderFifo
 from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame, FrameBuilder
 from vivum.wire.tokens import RegionReport
+from vivum.wire.trains import Train
 
 BOB = Member(NodeId(2), Incarnation(1))
 HOME = Endpoint("alice", 1)
@@ -132,10 +133,18 @@ def sent_by(
         sending.make_data(now_ns, 1, ALICE, datagrams, room_bytes)
         stable = min(confirmed, stream.next_frame)
         sending.on_report(now_ns, stream, RegionReport(1, stable, stable, (), 0, confirmed=stable))
-        told.append((datagrams, sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
-        told.append((list(effects), stream.next_frame, stream.kept_bytes, stream.room()))
+        told.append((sending.has_data, sending.waiting_bytes, stream.waiting_bytes, stream.heartbeat_at_ns))
+        told.append((list(effects), stream.next_frame, stream.window_bytes, stream.room()))
+        # Trains go to one destination after the other, and single frames each to all.
+        for where in stream.destinations:
+            told.append([data for each in datagrams if each.destination == where for data in each.cut()])
+        told.append([stream.resend((number, number + 1), now_ns << 40, 1) for number in kept_by(stream)])
         effects.clear()
     return told
+
+
+def kept_by(stream: RegionSender) -> range:
+    return range(stream.floor, stream.next_frame)
 
 
 STEPS = st.lists(
@@ -155,7 +164,7 @@ seal_many = RegionSender.seal
 
 def seal_one(
     stream: RegionSender, builder: FrameBuilder, now_ns: int, header: tuple[int, ...], _: int, *others: Any
-) -> list[bytes]:
+) -> list[Train]:
     return seal_many(stream, builder, now_ns, header, 1, *others)
 
 

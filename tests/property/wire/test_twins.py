@@ -213,7 +213,11 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, p
             gone, left = gone + part, left[part:]
             if left:
                 left = [(*left[0][:3], index, cut), *left[1:]]
-        assert together[:3] == (frames, packed, place)
+        assert together[1:3] == (packed, place)
+        assert len(together[0]) == len(frames)
+        for one, many in zip(frames, together[0], strict=True):
+            assert many[:2] + many[4:] == one[:2] + one[4:] + bytes(len(many) - len(one))
+            assert len(many) == len(one) or (cut_to_fill and len(many) == capacity), "padded: another follows"
 
 
 @st.composite

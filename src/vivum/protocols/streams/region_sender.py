@@ -13,7 +13,6 @@ have those below `first` too. If all caches of a frame slept or lost it, the sen
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 
 from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
@@ -31,12 +30,14 @@ from vivum.protocols.streams.marks import (
     slow_mark,
     view_mark,
 )
+from vivum.protocols.streams.kept_frames import KeptFrames
 from vivum.protocols.streams.pacer import Pacer
 from vivum.protocols.streams.settings import StreamSettings
 from vivum.wire.codec import FrameBuilder, Part, relabel
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes, Packed
 from vivum.wire.tokens import RegionReport
+from vivum.wire.trains import Train, couple
 
 ViewKey = tuple[int, int]
 """A region view: region and view."""
@@ -96,7 +97,7 @@ class RegionSender:
         # Group views that differ from the region's, and what is still to be told of them.
         self._views: dict[GroupId, ViewNumber] = {}
         self._view_marks: deque[ViewMark] = deque()
-        self._frames: deque[bytes] = deque()
+        self._frames = KeptFrames(next_frame)
         self._stops: deque[Packed] = deque()
         self._resent_ns: dict[int, int] = {}
 
@@ -186,7 +187,7 @@ class RegionSender:
         frames_max: int,
         bytes_max: int,
         before: Sequence["RegionSender"] = (),
-    ) -> list[bytes]:
+    ) -> list[Train]:
         """Seal frames of what waits, as far as the window and the rate allow, and keep them until they are stable.
 
         At least one if `can_seal`; if marks take a frame of their own, only that. The rate has let the first go. The
@@ -212,8 +213,9 @@ class RegionSender:
                 packed[-1].pop()
                 self.closed = True
         self.pacer.on_sent(len(frames) - 1)
-        self.keep(frames, packed, taken, now_ns)
-        return frames
+        trains = couple(frames, builder.capacity)
+        self.keep(trains, packed, taken, now_ns)
+        return trains
 
     def is_clear(self, group: GroupId, view: ViewNumber) -> bool:
         """Return whether a message may pass the queue: nothing waits or is to be told, and the window has room."""
@@ -240,7 +242,7 @@ class RegionSender:
         header = (*header, self.next_frame, now_ns)
         frames = builder.seal_parts([part], 1, False, 1, 1, *header)[0]
         stop = self.put[group][1] = first + len(payloads)
-        self.keep(frames, [[(group, stop)]], 0, now_ns)
+        self.keep([Train(frames[0], 1, 0)], [[(group, stop)]], 0, now_ns)
         return frames[0]
 
     def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:
@@ -256,12 +258,13 @@ class RegionSender:
             self._view_marks.popleft()
         return True
 
-    def keep(self, frames: Sequence[bytes], packed: Sequence[Packed], taken: int, now_ns: int) -> None:
+    def keep(self, trains: Sequence[Train], packed: Sequence[Packed], taken: int, now_ns: int) -> None:
         """Keep the next frames until they are stable, with what is in each and their bytes of messages together."""
-        self._frames.extend(frames)
-        self.window_bytes += sum(map(len, frames))
+        self._frames.extend(trains)
+        for train in trains:
+            self.window_bytes += len(train.data)
         self._stops.extend(packed)
-        self.next_frame += len(frames)
+        self.next_frame += len(packed)
         self.waiting_bytes -= taken
         self._beat_soon(now_ns)
 
@@ -272,7 +275,7 @@ class RegionSender:
     @property
     def kept_bytes(self) -> int:
         """Bytes of the frames that are kept."""
-        return sum(map(len, self._frames))
+        return self._frames.size
 
     # What the region reports.
 
@@ -283,8 +286,7 @@ class RegionSender:
         self._window_bytes_max = self._settings.window_bytes // report.sharers
         first = max(self.first, min(report.stable, self.next_frame))
         if first > self.first:
-            left = islice(self._frames, self.first - self.floor, first - self.floor)
-            self.window_bytes -= sum(map(len, left))
+            self.window_bytes -= self._frames.size_between(self.first, first)
             self.first = first
         self._ahead = 0
         if report.beyond:
@@ -293,12 +295,12 @@ class RegionSender:
             ahead.discard_range(0, self.first)
             ahead.discard_range(self.next_frame, 1 << 64)
             self._ahead = ahead.count()
-        frames, resent = self._frames, self._resent_ns
-        for number in range(self.floor, min(report.floor, self.first)):
-            frames.popleft()
-            if resent:
-                resent.pop(number, None)
-        self.floor = max(self.floor, min(report.floor, self.first))
+        floor = max(self.floor, min(report.floor, self.first))
+        if self._resent_ns:
+            for number in range(self.floor, floor):
+                self._resent_ns.pop(number, None)
+        self._frames.forget_below(floor)
+        self.floor = floor
         stops, put = self._stops, self.put
         for _ in range(self.confirmed, min(report.confirmed, self.floor)):
             for group, stop in stops.popleft():
@@ -340,7 +342,7 @@ class RegionSender:
 
     def _frame(self, number: int) -> bytes:
         """Find a kept frame; one for several streams gets the label of this one."""
-        data = self._frames[number - self.floor]
+        data = self._frames.get(number)
         if data[1] != Kind.SPREAD:
             return data
         own = relabel(data, *self.key)

@@ -344,9 +344,10 @@ class Sender:
         while self._may_leave(now_ns, stream):
             bytes_max = -(-(room_bytes - size) // max(1, len(where_to)))
             run = stream.seal(self._builder, now_ns, header, frames_max - frames, bytes_max, before)
-            datagrams += [Datagram(where, data) for data in run for where in where_to]
-            size += sum(map(len, run)) * len(where_to)
-            frames += len(run)
+            for train in run:
+                datagrams += [Datagram(where, train.data, Priority.DATA, train.segment) for where in where_to]
+                size += len(train.data) * len(where_to)
+                frames += train.count
             if not stream.can_seal:
                 stream.pacer.rest()
                 break
