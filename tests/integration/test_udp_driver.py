@@ -1,8 +1,10 @@
 """Nodes over real sockets on this machine: the driver, multicast, segmentation, timers."""
 
 import asyncio
+import errno
 import random
 import select
+import types
 from collections import defaultdict
 
 import pytest
@@ -140,18 +142,61 @@ def hear(port: UdpPort, last: bytes) -> list[bytes]:
     return heard
 
 
-def test_segments_and_single_datagrams_arrive_alike(domain: int) -> None:
-    with_segments, without, receiver = UdpPort(domain), UdpPort(domain), UdpPort(domain)
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("can_segment", [True, False])
+def test_a_train_arrives_as_its_datagrams_whatever_the_kernel_can(
+    domain: int, batched: bool, can_segment: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(udp, "BATCHED", batched and udp.BATCHED)
+    sender, receiver = UdpPort(domain), UdpPort(domain)
     try:
-        without.can_segment = False
+        sender.can_segment = sender.can_segment and can_segment
         target = receiver.endpoint
-        datagrams = [Datagram(target, bytes([number]) * 500) for number in range(10)] + [Datagram(target, b"short")]
-        for sender in (with_segments, without):
-            assert sender.send(datagrams) == len(datagrams)
-            assert b"".join(hear(receiver, b"short")) == b"".join(each.data for each in datagrams)
+        made = [bytes([number]) * 1472 for number in range(40)] + [b"rest"]
+        train = Datagram(target, b"".join(made), segment=1472)
+        sent = [Datagram(target, b"before"), train, Datagram(target, b"end")]
+        assert sender.send(sent) == len(sent)
+        assert b"".join(hear(receiver, b"end")) == b"before" + train.data + b"end"
+        assert sender.unsendable == 0
     finally:
-        for port in (with_segments, without, receiver):
+        for port in (sender, receiver):
             port.close()
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.EPERM])
+def test_a_train_that_the_kernel_does_not_cut_goes_by_single_calls(
+    domain: int, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device without checksums refuses segments, a sandbox the calls for many datagrams: nothing may be lost."""
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        if error == errno.EPERM:
+            if not udp.BATCHED:
+                pytest.skip("the compiled way in and out was not built, or VIVUM_PURE=1 is set")
+            sender.can_segment = False
+            forbidden = types.SimpleNamespace(send=Forbidden(error))
+            monkeypatch.setattr(udp, "_datagrams", forbidden)
+        else:
+            monkeypatch.setattr(udp, "UDP_SEGMENT", 0x7FFF)
+        target = receiver.endpoint
+        train = Datagram(target, bytes(1000) + b"." * 1000 + b"end", segment=1000)
+        assert sender.send([train]) == 1
+        heard = [data for data in hear(receiver, b"end") if data]
+        assert [data for number, data in enumerate(heard) if data not in heard[:number]] == list(train.cut())
+        assert not sender.can_segment
+    finally:
+        for port in (sender, receiver):
+            port.close()
+
+
+class Forbidden:
+    """A system call that a sandbox forbids."""
+
+    def __init__(self, error: int) -> None:
+        self.error = error
+
+    def __call__(self, *_: object) -> int:
+        raise OSError(self.error, "forbidden")
 
 
 @pytest.mark.parametrize("batched", [True, False])

@@ -1,8 +1,8 @@
 """UDP for one node: a unicast socket, and multicast channels on one interface.
 
-Datagrams go out in as few calls as the kernel allows: with `UDP_SEGMENT` one call carries a run of equal datagrams
-to one destination, with `UDP_GRO` one call returns several. Both are used where the kernel has them. Frames know their
-own length, so what the kernel joined needs no cutting here.
+Datagrams go out in as few calls as the kernel allows: with `UDP_SEGMENT` one call carries a train, with `UDP_GRO` one
+call returns what is left of it. Both are used where the kernel has them. Frames know their own length, so what the
+kernel joined needs no cutting here.
 
 Losses on one machine or a local network happen in the receive buffer, so the port asks for a large one and reads back
 what was granted (`receive_buffer_bytes`): windows are sized by it.
@@ -47,11 +47,8 @@ SO_SNDBUFFORCE = 32
 
 SO_ATTACH_FILTER = 26
 
-SEGMENTS_MAX = 64
-"""The most datagrams that the kernel takes in one UDP_SEGMENT call (UDP_MAX_SEGMENTS of older kernels)."""
-
-SEGMENTED_BYTES_MAX = 65_000
-"""The most bytes in one such call: all of it must fit one IP packet before it is cut."""
+LARGE_BYTES = 32_500
+"""Of two datagrams that are larger no train could be made."""
 
 RECEIVE_BYTES = 65_536
 MEMBERSHIPS_MAX = 20
@@ -364,22 +361,17 @@ class UdpPort:
         index = 0
         while index < len(datagrams):
             first, stop = datagrams[index], index + 1
-            if self.can_segment and stop < len(datagrams):
-                stop = self._run(datagrams, index)
             resolved = self._resolve(first.destination)
             if resolved is None:
-                self.unsendable += stop - index
+                self.unsendable += first.count
                 index = stop
                 continue
             address, packed = resolved
             try:
                 if first.segment:
                     self._send_train(first, address, packed)
-                elif stop - index == 1 and self._batches:
+                elif self._batches:
                     stop = index + self._send_alike(datagrams, index, packed)
-                elif stop - index > 1:
-                    size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(first.data)))]
-                    self._socket.sendmsg([each.data for each in datagrams[index:stop]], size, 0, address)
                 else:
                     self._socket.sendto(bytes(first.data), address)
             except (BlockingIOError, InterruptedError):
@@ -387,7 +379,7 @@ class UdpPort:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     return index
-                if error.errno == errno.EINVAL and (stop - index > 1 or (first.segment and self.can_segment)):
+                if error.errno == errno.EINVAL and first.segment and self.can_segment:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
@@ -396,7 +388,7 @@ class UdpPort:
                     # What is left of a train comes by the plain call, its first datagram twice.
                     stop = index if first.segment else index + 1
                 else:
-                    self.unsendable += stop - index
+                    self.unsendable += first.count
             index = stop
         return index
 
@@ -445,15 +437,15 @@ class UdpPort:
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
         """Send large datagrams to one destination by one call, or a note in their place; return how many."""
         first = datagrams[start]
-        if 2 * len(first.data) <= SEGMENTED_BYTES_MAX:
-            # Those that could go with it would have made a run of segments.
+        if len(first.data) <= LARGE_BYTES:
+            # Those that could go with it would have come as a train.
             return _datagrams.send(self._socket.fileno(), [bytes(first.data)], packed)
         where, priority = first.destination, first.priority
         run: list[bytes] = []
         for each in datagrams[start : start + SEND_MAX]:
             if each.destination != where or each.priority != priority or each.segment:
                 break
-            if run and 2 * len(each.data) <= SEGMENTED_BYTES_MAX:
+            if run and len(each.data) <= LARGE_BYTES:
                 break
             run.append(each.data)
         if self.shared_memory is not None and priority is Priority.DATA:
@@ -469,26 +461,6 @@ class UdpPort:
         """Send a datagram; ignore errors."""
         with contextlib.suppress(OSError):
             self._socket.sendto(data, where)
-
-    @staticmethod
-    def _run(datagrams: Sequence[Datagram], start: int) -> int:
-        """Find the end of a run that one call can carry: one destination, equal sizes, the last may be shorter."""
-        first = datagrams[start]
-        size = len(first.data)
-        total = size
-        stop = start + 1
-        if 2 * size > SEGMENTED_BYTES_MAX or first.segment:
-            return stop
-        while stop < len(datagrams) and stop - start < SEGMENTS_MAX:
-            each = datagrams[stop]
-            total += len(each.data)
-            is_alike = each.destination == first.destination and not each.segment
-            if not is_alike or len(each.data) > size or total > SEGMENTED_BYTES_MAX:
-                break
-            stop += 1
-            if len(each.data) < size:
-                break
-        return stop
 
     def close(self) -> None:
         """Close all sockets. May be called again."""

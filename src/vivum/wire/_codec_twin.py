@@ -311,8 +311,8 @@ class FrameBuilder:
         """Seal parts in turn into frames of rising `sequence`, the last of them partly filled if the parts end.
 
         What was appended before begins the first frame. A message that is larger than a frame is cut; with
-        `cut_to_fill` also one that does not fit the rest of a frame, if its beginning fills an eighth of it, and a frame
-        before another is padded: they make a train (`wire.trains`).
+        `cut_to_fill` also one that does not fit the rest of a frame, if its beginning fills an eighth of it. Then a
+        frame before another is padded too: they make a train (`wire.trains`).
 
         Make at most `frames_max` frames, none once they have `bytes_max` bytes, and begin none behind the first
         `begin_parts` parts. Return the frames; for each the groups that are in it, with the number of the first message
@@ -362,9 +362,7 @@ class FrameBuilder:
                 break
             may_follow = len(frames) + 1 < frames_max and made + self.size < bytes_max and number < begin_parts
             pad_to = self.capacity if cut_to_fill and is_full and may_follow else 0
-            frames.append(
-                self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns, pad_to=pad_to)
-            )
+            frames.append(self.seal(kind, domain, sender, incarnation, region, view, sequence, sent_ns, pad_to=pad_to))
             packed.append(runs)
             made += len(frames[-1])
             sequence += 1

@@ -47,14 +47,18 @@ def changed(data):
     """Let the last message of a frame's first run, if it is the beginning of one, say another total."""
     (frame,) = _codec_twin.split(data)
     runs = frame.messages()
-    if len(runs) != 1 or not runs[0][2] & codec.FLAG_MORE or (runs[0][2] & codec.FLAG_CONTINUES and len(runs[0][3]) == 1):
+    if (
+        len(runs) != 1
+        or not runs[0][2] & codec.FLAG_MORE
+        or (runs[0][2] & codec.FLAG_CONTINUES and len(runs[0][3]) == 1)
+    ):
         return data
     at = HEADER_BYTES + RUN_HEADER_BYTES + sum(2 + len(each) for each in runs[0][3][:-1]) + 2
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def messages_of(runs, limits):
-    """Give all runs to a joiner, as a stream does; return whole messages with their numbers, and how many it refused."""
+    """Give runs to a joiner, as a stream does; return whole messages with their numbers, and the refusals."""
     counters = Counters()
     joiner, found = Joiner(limits, counters), []
     for _, group, first, flags, payloads in runs:

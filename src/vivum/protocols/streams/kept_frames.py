@@ -39,7 +39,7 @@ class KeptFrames:
         """Keep the next frames."""
         for train in trains:
             self._trains.append(_Kept(self._stop, self._bytes, train))
-            self._stop += train.count
+            self._stop += train.frames
             self._bytes += len(train.data)
 
     def get(self, number: int) -> bytes:
@@ -57,7 +57,7 @@ class KeptFrames:
     def forget_below(self, number: int) -> None:
         """Forget trains all of whose frames have lower numbers."""
         trains = self._trains
-        while trains and trains[0].first + trains[0].train.count <= number:
+        while trains and trains[0].first + trains[0].train.frames <= number:
             trains.popleft()
 
     def _find(self, number: int) -> _Kept:

@@ -18,6 +18,7 @@ from vivum.core.ids import Channel, Endpoint, GroupId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import SlowMembers
 from vivum.protocols.membership.region_config import RegionConfig
+from vivum.protocols.streams.kept_frames import KeptFrames
 from vivum.protocols.streams.marks import (
     BEGIN_MARK,
     END,
@@ -30,7 +31,6 @@ from vivum.protocols.streams.marks import (
     slow_mark,
     view_mark,
 )
-from vivum.protocols.streams.kept_frames import KeptFrames
 from vivum.protocols.streams.pacer import Pacer
 from vivum.protocols.streams.settings import StreamSettings
 from vivum.wire.codec import FrameBuilder, Part, relabel
@@ -242,7 +242,7 @@ class RegionSender:
         header = (*header, self.next_frame, now_ns)
         frames = builder.seal_parts([part], 1, False, 1, 1, *header)[0]
         stop = self.put[group][1] = first + len(payloads)
-        self.keep([Train(frames[0], 1, 0)], [[(group, stop)]], 0, now_ns)
+        self.keep([Train(frames[0])], [[(group, stop)]], 0, now_ns)
         return frames[0]
 
     def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
-from vivum.core.machine import Command, Datagram, Delivery, Effect, Priority
+from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.settings import setting
 from vivum.protocols.commands import GapReported, SendConfirmed, SendMessages
 from vivum.protocols.dissemination.ways import choose_destinations
@@ -25,7 +25,7 @@ from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes
-from vivum.wire.trains import couple
+from vivum.wire.trains import address, couple
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,7 @@ class UnrepairedMachine:
             )
             stream.next_frame += len(frames)
             stream.waiting_bytes -= taken
-            for train in couple(frames, self._builder.capacity):
-                datagrams += [Datagram(where, train.data, Priority.DATA, train.segment) for where in stream.destinations]
+            datagrams += address(couple(frames, self._builder.capacity), stream.destinations)
             room_bytes -= sum(map(len, frames)) * len(stream.destinations)
             if not stream.outboxes:
                 del self._ready[region]

@@ -9,7 +9,6 @@ from vivum.protocols.membership.region_config import RegionConfig
 from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.streams.region_sender import RegionSender
-from vivum.wire.codec import resend
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
@@ -47,12 +46,12 @@ class ControlFrames:
                 datagrams.append(self._frame(now_ns, me, Kind.ACK, region.config, report, endpoints[sender.node]))
         region.reports.clear()
         desk = region.desk
+        wanted: dict[NodeId, list[bytes]] = {}
         for node, frame in desk.repairs:
             if node in endpoints:
-                again = resend(frame.to_bytes())
-                self._sending.repairs.append(Datagram(endpoints[node], again, Priority.REPAIR))
-                self._counters.repairs_sent += 1
-                self._counters.repair_bytes_sent += len(again)
+                wanted.setdefault(node, []).append(frame.to_bytes())
+        for node, frames in wanted.items():
+            self._sending.repair(frames, [endpoints[node]])
         desk.repairs.clear()
 
     def tell_progress(

@@ -22,8 +22,8 @@ from vivum.protocols.streams.region_sender import RegionSender, ViewKey
 from vivum.wire.codec import Frame, FrameBuilder, relabel, split
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes
-from vivum.wire.trains import Train
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
+from vivum.wire.trains import Train
 
 
 def pick(frame: Frame, keys: Iterable[ViewKey]) -> Frame | None:
@@ -124,7 +124,7 @@ class SpreadSender:
         header = (Kind.SPREAD, domain, *me, RegionId(self.outboxes.next_group), self._view, 0, now_ns)
         frames, packed, taken = self.outboxes.seal(builder, 1, 1, header)
         for stream in self.streams:
-            stream.keep([Train(frames[0], 1, 0)], packed, taken, now_ns)
+            stream.keep([Train(frames[0])], packed, taken, now_ns)
         return frames[0], taken
 
 

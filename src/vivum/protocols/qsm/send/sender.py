@@ -24,6 +24,7 @@ from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
+from vivum.wire.trains import address, couple
 
 ISOLATE = SlowMembers.ISOLATE
 
@@ -206,11 +207,15 @@ class Sender:
     def _send_again(self, now_ns: int, stream: RegionSender, missing: Sequence[int]) -> None:
         """Send frames to the whole region once more, but for those that were just sent again."""
         frames = stream.resend(missing, now_ns, self._settings.repairs_per_token_max)
-        for data in frames:
-            again = resend(data)
-            self.repairs += [Datagram(where, again, Priority.REPAIR) for where in stream.destinations]
-            self._counters.repair_bytes_sent += len(again) * len(stream.destinations)
-        self._counters.repairs_sent += len(frames)
+        if frames:
+            self.repair(frames, stream.destinations)
+
+    def repair(self, frames: Iterable[bytes], destinations: Sequence[Endpoint | Channel]) -> None:
+        """Send frames again, of this node's streams or from its caches."""
+        again = [resend(data) for data in frames]
+        self.repairs += address(couple(again, self._settings.frame_bytes_max), destinations, Priority.REPAIR)
+        self._counters.repairs_sent += len(again)
+        self._counters.repair_bytes_sent += sum(map(len, again)) * len(destinations)
 
     def _confirm(self, feed: Feed) -> None:
         for first, stop in feed.confirm():
@@ -344,10 +349,10 @@ class Sender:
         while self._may_leave(now_ns, stream):
             bytes_max = -(-(room_bytes - size) // max(1, len(where_to)))
             run = stream.seal(self._builder, now_ns, header, frames_max - frames, bytes_max, before)
+            datagrams += address(run, where_to)
             for train in run:
-                datagrams += [Datagram(where, train.data, Priority.DATA, train.segment) for where in where_to]
                 size += len(train.data) * len(where_to)
-                frames += train.count
+                frames += train.frames
             if not stream.can_seal:
                 stream.pacer.rest()
                 break

@@ -1,0 +1,58 @@
+"""Trains: frames that leave by one call of the kernel, and what is left of them when they are cut again."""
+
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import Datagram, Priority
+from vivum.wire.trains import TRAIN_BYTES_MAX, TRAIN_FRAMES_MAX, Train, address, couple
+
+FULL = 1472
+
+
+def frames(*sizes):
+    return [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+
+
+def cut(trains):
+    return [data for each in address(trains, [Channel(1)]) for data in each.cut()]
+
+
+def test_full_frames_and_the_one_behind_them_are_one_train():
+    made = frames(FULL, FULL, 300)
+    assert couple(made, FULL) == [Train(b"".join(made), 3, FULL)]
+    assert cut(couple(made, FULL)) == made
+
+
+def test_a_frame_that_is_not_full_ends_a_train():
+    made = frames(FULL, 300, FULL, FULL, 40)
+    assert [train.frames for train in couple(made, FULL)] == [2, 3]
+    assert cut(couple(made, FULL)) == made
+
+
+def test_a_frame_alone_is_no_train():
+    (one,) = frames(300)
+    assert couple([one], FULL) == [Train(one)]
+    assert [train.segment for train in couple(frames(300, 200), FULL)] == [0, 0]
+    assert couple([], FULL) == []
+
+
+def test_a_train_is_no_longer_than_the_kernel_takes():
+    made = frames(*[FULL] * 100)
+    trains = couple(made, FULL)
+    assert max(len(train.data) for train in trains) <= TRAIN_BYTES_MAX
+    assert max(train.frames for train in couple(frames(*[100] * 200), 100)) == TRAIN_FRAMES_MAX
+    assert cut(trains) == made
+
+
+def test_frames_of_which_no_two_fit_a_call_go_alone():
+    made = frames(60_000, 60_000)
+    assert couple(made, 60_000) == [Train(made[0]), Train(made[1])]
+
+
+def test_a_train_goes_to_every_destination():
+    train = couple(frames(FULL, 7), FULL)
+    where = [Channel(1), Endpoint("10.0.0.1", 5)]
+    told = address(train, where, Priority.REPAIR)
+    assert [(each.destination, each.priority, each.count) for each in told] == [
+        (to, Priority.REPAIR, 2) for to in where
+    ]
+    assert Datagram(Channel(1), b"alone").cut() == (b"alone",)
+    assert Datagram(Channel(1), b"alone").count == 1
