@@ -465,9 +465,20 @@ class QsmMachine:
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
-        self.regions.clear()
+        self._forget()
         self._listening.forget()
         self._listen()
+
+    def release(self) -> None:
+        """Let go of all streams and frames, and of the memory where they lie: the node is closed, and tells nothing."""
+        self.sending.release()
+        self._forget()
+        self.effects.clear()
+
+    def _forget(self) -> None:
+        self.regions.clear()
+        self._routes.clear()
+        self._receive_routes.clear()
         self._fifos.clear()
         self._early.clear()
         self._progress.clear()
