@@ -49,7 +49,7 @@ lint: dev  ## ruff (rules and format) and mypy
 
 bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
 	@tools/java.sh >/dev/null
-	@tools/bench.sh codec simulator pipeline sweep peers throughput latency link
+	@tools/bench.sh codec membership simulator pipeline sweep peers throughput latency link
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)

@@ -22,7 +22,8 @@ what the network would take now; all else always comes. While `has_data` is true
 `NO_FRAMES` for room, only what inputs have caused comes and no frame is made: ask for the rest soon.
 
 One optional fast call: `send_now(now_ns, command)` submits messages and returns the frames that can leave at once,
-before control frames are made. `take_output()` must follow soon.
+before control frames are made. `take_output()` must follow soon. A transport that persists has no fast call: its frames
+would leave before the record on which they rest, which comes with that output. A node asserts it when it is built.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """

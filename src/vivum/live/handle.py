@@ -25,7 +25,7 @@ from vivum.live.messages import check_fit, codec_of
 from vivum.live.replay.back_copies import ReplayLine
 from vivum.live.replay.catching_up import CatchingUp, ReplayStart
 from vivum.live.reporting import Reporter
-from vivum.live.seat import Listener, Seat, install_views
+from vivum.live.seat import Listener, MemberChanges, Seat, install_views
 from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
@@ -93,6 +93,7 @@ class NodeHandle:
         self._topics: dict[Any, None] = {}
         self._subscriptions: dict[Any, None] = {}
         self._entering: dict[Seat, None] = {}
+        self._changes = MemberChanges()
         self._life: Member | None = None
         self._service: Endpoint | None = None
         # Changes of the service after which seats have not got their groups yet.
@@ -509,8 +510,8 @@ class NodeHandle:
         self._install_views((install,))
 
     def _install_views(self, bundles: Iterable[InstallView]) -> None:
-        install_views(bundles, self._by_group)
-        self._entering = {seat: None for seat in self._entering if seat.view is None}
+        for seat in install_views(bundles, self._by_group, self._changes):
+            self._entering.pop(seat, None)
         self._progress.set()
 
     def _look_at_entering(self) -> None:

@@ -63,32 +63,42 @@ class Listener(Protocol):
 class MemberChanges:
     """Who joined and who left between two views, computed once for all topics with the same two lists of members.
 
-    Lists are compared by identity and held here, so keep this only while views are being installed.
+    Lists are compared by identity. The newest one is held, and those that it was compared with.
     """
 
-    __slots__ = ("_found", "compared")
+    __slots__ = ("_after", "_found", "compared")
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, int], tuple[_Members, _Members, tuple[_Members, _Members]]] = {}
+        self._after: _Members | None = None
+        self._found: dict[int, tuple[_Members, tuple[_Members, _Members]]] = {}
         self.compared = 0
         """How many pairs were compared so far."""
 
     def between(self, before: _Members, after: _Members) -> tuple[_Members, _Members]:
         """Return who joined, and who left."""
-        key = (id(before), id(after))
-        found = self._found.get(key)
+        if after is not self._after:
+            self._found.clear()
+            self._after = after
+        found = self._found.get(id(before))
         if found is None:
             self.compared += 1
             known, present = set(before), set(after)
             joined = tuple(each for each in after if each not in known)
             left = tuple(each for each in before if each not in present)
-            found = self._found[key] = (before, after, (joined, left))
-        return found[2]
+            found = self._found[id(before)] = (before, (joined, left))
+        return found[1]
+
+    @property
+    def held(self) -> int:
+        """How many lists the newest one was compared with."""
+        return len(self._found)
 
 
-def install_views(bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"]) -> MemberChanges:
-    """Install views at the seats of their groups that somebody holds. Return what was compared."""
-    changes = MemberChanges()
+def install_views(
+    bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"], changes: MemberChanges
+) -> list["Seat"]:
+    """Install views at the seats of their groups that somebody holds, and return these seats."""
+    installed: list[Seat] = []
     for bundle in bundles:
         number, members = bundle.number, bundle.members
         groups = RangeSet.from_bounds(bundle.groups)
@@ -98,7 +108,8 @@ def install_views(bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"
             seat = seats.get(GroupId(group))
             if seat is not None and seat.holders:
                 seat.on_view(number, members, changes)
-    return changes
+                installed.append(seat)
+    return installed
 
 
 class Seat:

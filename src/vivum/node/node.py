@@ -43,7 +43,7 @@ from vivum.protocols.commands import (
     SendFailed,
     SendMessages,
 )
-from vivum.protocols.contract import KeepsMemory, NumbersMessages, ProtocolMachine, SendsNow, TakesRuns
+from vivum.protocols.contract import KeepsMemory, NumbersMessages, Persists, ProtocolMachine, SendsNow, TakesRuns
 from vivum.wire.codec import Frame
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -73,6 +73,9 @@ class Node:
         self._takers: dict[int, tuple[ProtocolMachine, Callable[[int, Endpoint, list[Frame]], None] | None]] = {}
         self._by_command: dict[type[Command], ProtocolMachine] = {}
         for protocol in protocols:
+            assert not (isinstance(protocol, Persists) and isinstance(protocol, SendsNow)), (
+                f"{type(protocol).__name__} persists: its frames must not leave before what else it causes"
+            )
             for kind in protocol.kinds:
                 assert kind not in self._takers, f"two protocols want frames of kind {Kind(kind).name}"
                 self._takers[kind] = (protocol, protocol.on_frames if isinstance(protocol, TakesRuns) else None)

@@ -46,6 +46,8 @@ class Stacks:
         self._transports = transports
         self._by_group: dict[GroupId, Stack] = {}
         self._layered = RangeSet()
+        # Groups with a layer that looks at views.
+        self._looking = RangeSet()
         self.have_layers = False
         """Whether any group has layers: else effects need not be looked at."""
 
@@ -73,11 +75,14 @@ class Stacks:
         if command.layers:
             self._layered.add(group)
             self.have_layers = True
+        if any(layer.looks_at_views for layer in command.layers):
+            self._looking.add(group)
 
     def leave(self, group: GroupId) -> None:
         """Forget the stack of a group."""
         self._by_group.pop(group, None)
-        self._layered.discard_range(group, group + 1)
+        for groups in (self._layered, self._looking):
+            groups.discard_range(group, group + 1)
         self.have_layers = bool(self._layered)
         self._deadlines.cancel(group)
         self._speaking.pop(group, None)
@@ -101,7 +106,7 @@ class Stacks:
 
     def _lift_view(self, now_ns: int, install: InstallView, lifted: list[Effect]) -> None:
         groups = RangeSet.from_bounds(install.groups)
-        through = groups.intersection(self._layered)
+        through = groups.intersection(self._looking)
         if not through:
             lifted.append(install)
             return

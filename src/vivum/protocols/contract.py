@@ -6,7 +6,7 @@ and the node takes it from there after every call, so that the order of causes h
 in `make_frames`, from the state of that moment.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Command, Datagram, Effect
@@ -81,8 +81,15 @@ class TakesRuns(Protocol):
 
 @runtime_checkable
 class SendsNow(Protocol):
-    """A protocol with the optional fast call of `vivum.core.machine`."""
+    """A protocol with the optional fast call of `vivum.core.machine`. Not for those that persist."""
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Take one of `commands`; return frames of it that can leave before all else."""
         ...
+
+
+@runtime_checkable
+class Persists(Protocol):
+    """A protocol that appends `Persist` records to its effects, and so must have no fast call."""
+
+    persists: Literal[True]

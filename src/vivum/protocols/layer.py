@@ -31,6 +31,10 @@ class Layer:
     kinds: frozenset[Kind] = frozenset()
     """Kinds of frames that it sends and takes. Their header names the group in `region`."""
 
+    looks_at_views = True
+    """Whether it needs views of the group. False if it passes over them, and hands all else up at once: a view of many
+    groups then stays whole, unless another layer looks."""
+
     has_data = False
     """Whether frames wait for room."""
 

@@ -7,8 +7,9 @@ the network takes it. A quantum bounds what is drained at once, so that timers f
 States, and what leads from one to another:
 
 - IDLE: nothing is due; the loop calls when something arrives, the timer fires, or the application asks.
-- SETTLING: output is due and a pump is scheduled: behind whoever was woken before it, or, while single small
-  messages go back and forth, at most a millisecond later, so that several of them share a token and a timer.
+- SETTLING: output is due and a pump is scheduled, behind whoever was woken before it.
+- LINGERING: the same, at most a millisecond later: single small messages go back and forth, and several of them share
+  a token and a timer.
 - PUMPING: effects are being carried out. What callbacks submit meanwhile is pulled before the pump ends.
 - POLLING: answers are expected within microseconds, so the loop is kept turning (`polling`). Only if asked for.
 - CLOSED: nothing is done any more.
@@ -62,8 +63,9 @@ BUSY_TURN_NS = 50_000
 UNTURNED_NS = 200_000
 """However many answers go back and forth, the loop has a turn after this time: others on it wait no longer."""
 
-SETTLE_S = 0.001
-"""The same without polling: less is nothing to the timers of a loop."""
+LINGER_S = TIMER_S_MIN = 0.001
+"""How long frames wait for more answers; and how long to wait if a timer came too early. Less is nothing to loops whose
+timers count in milliseconds: they call at once."""
 
 SETTLE_NS = 500_000
 """While a node polls, frames other than answers wait no longer than this: tokens, confirmations, timers."""
@@ -77,6 +79,7 @@ class State(Enum):
 
     IDLE = "idle"
     SETTLING = "settling"
+    LINGERING = "lingering"
     PUMPING = "pumping"
     POLLING = "polling"
     CLOSED = "closed"
@@ -123,12 +126,12 @@ class Driver:
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        # The end of LINGERING. It stays set when that ends before its time, and serves the next one.
+        self._lingering: asyncio.TimerHandle | None = None
         self._timer_ns: int | None = None
         self._backlog: deque[Datagram] = deque()
         # Commands came since output was pulled.
         self._has_input = False
-        # SETTLING: in the next turn of the loop.
-        self._settles_soon = False
         # The next messages may leave at once: nothing was sent since the last arrival or pump.
         self._may_send_now = True
         self._polling = Polling(poll_ns)
@@ -162,7 +165,7 @@ class Driver:
         """
         self._node.submit(self._now_ns(), command)
         self._has_input = True
-        if self.state is State.IDLE or (self.state is State.SETTLING and not self._settles_soon):
+        if self.state is State.IDLE or self.state is State.LINGERING:
             self._become_settling()
 
     def send(self, command: Command) -> None:
@@ -184,17 +187,50 @@ class Driver:
 
     def _hand_over(self) -> None:
         """Carry out what messages that left at once caused here: their own delivery."""
-        if self.state in (State.IDLE, State.SETTLING, State.POLLING):
+        if self.state is not State.PUMPING and self.state is not State.CLOSED:
             self._answer(self._node.take_output(NO_FRAMES))
 
     def close(self) -> None:
         """Stop driving and close the port. May be called again."""
-        if self.state is State.CLOSED:
-            return
+        if self.state is not State.CLOSED:
+            self._become_closed()
+
+    # States: nobody else writes them.
+
+    def _become_idle(self) -> None:
+        self.state = State.IDLE
+
+    def _become_settling(self) -> None:
+        self.state = State.SETTLING
+        self._loop.call_soon(self._settle)
+
+    def _become_lingering(self) -> None:
+        self.state = State.LINGERING
+        if self._lingering is None:
+            self._lingering = self._loop.call_later(LINGER_S, self._end_lingering)
+
+    def _become_pumping(self) -> None:
+        self.state = State.PUMPING
+
+    def _become_again(self, before: State) -> None:
+        """Return to the state that pumping interrupted: what was scheduled for it is still to come."""
+        self.state = before
+
+    def _become_polling(self) -> None:
+        if self.state is not State.IDLE:
+            # Output is due, and need not wait for a turn of the loop.
+            self._settle_at_ns = self._now_ns() + SETTLE_NS
+        self.state = State.POLLING
+        self._pollers.add(id(self))
+        self._loop.call_soon(self._turn)
+
+    def _become_closed(self) -> None:
         self.state = State.CLOSED
         self._pollers.discard(id(self))
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._lingering):
+            if timer is not None:
+                timer.cancel()
+        self._backlog.clear()
         self._port.close()
 
     # Input.
@@ -236,25 +272,31 @@ class Driver:
     def _answer(self, effects: list[Effect]) -> None:
         """Carry out what one small message caused, and put frames off: behind who was woken, or while polling."""
         before = self.state
-        self.state = State.PUMPING
+        self._become_pumping()
         while effects:
             self._carry_out(effects)
             if self._is_closed():
                 return
             effects = [] if self._has_input else self._node.take_output(NO_FRAMES)
-        self.state = before
+        self._become_again(before)
         if self._has_input:
             self._pump()
         elif before is State.IDLE:
-            self._become_settling()
+            # Where answers leave at once, what else they caused can wait for a few of them.
+            if self._polling.expects_one:
+                self._become_lingering()
+            else:
+                self._become_settling()
         elif before is State.POLLING and self._settle_at_ns is None:
             self._settle_at_ns = self._now_ns() + SETTLE_NS
 
     def _on_timer(self) -> None:
+        armed_ns, now_ns = self._timer_ns, self._now_ns()
         self._timer = self._timer_ns = None
         deadline_ns = self._node.next_deadline_ns()
-        if deadline_ns is None or self._now_ns() < deadline_ns:
-            self._set_timer()
+        if deadline_ns is None or now_ns < deadline_ns:
+            is_too_early = armed_ns is not None and now_ns < armed_ns
+            self._set_timer(TIMER_S_MIN if is_too_early else 0.0)
             return
         try:
             self._node.on_timer(self._now_ns())
@@ -263,7 +305,7 @@ class Driver:
             return
         self.pump()
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, delay_s_min: float = 0.0) -> None:
         deadline_ns = self._node.next_deadline_ns()
         armed_ns = self._timer_ns
         if deadline_ns == armed_ns or (armed_ns is not None and deadline_ns is not None and armed_ns < deadline_ns):
@@ -274,8 +316,8 @@ class Driver:
             self._timer = None
         self._timer_ns = deadline_ns
         if deadline_ns is not None:
-            delay_s = max(0, deadline_ns - self._now_ns()) / 1e9
-            self._timer = self._loop.call_later(delay_s, self._on_timer)
+            delay_s = (deadline_ns - self._now_ns()) / 1e9
+            self._timer = self._loop.call_later(max(delay_s_min, delay_s), self._on_timer)
 
     # Output.
 
@@ -285,28 +327,24 @@ class Driver:
         if self._sent_bytes:
             self._wait()
 
-    def _become_settling(self) -> None:
-        self.state = State.SETTLING
-        self._settles_soon = self._has_input or not self._polling.expects_one
-        if self._settles_soon:
-            self._loop.call_soon(self._settle)
-        else:
-            # Answers leave at once; what else they caused can wait for a few of them.
-            self._loop.call_later(SETTLE_S, self._settle)
-
     def _settle(self) -> None:
         if self.state is State.SETTLING:
             self.pump()
 
+    def _end_lingering(self) -> None:
+        self._lingering = None
+        if self.state is State.LINGERING:
+            self.pump()
+
     def _pump(self) -> None:
-        if self.state is State.CLOSED:
+        before = self.state
+        if before is State.CLOSED:
             return
-        if self.state is State.PUMPING:
+        if before is State.PUMPING:
             # From inside a callback: the pump under way sees it.
             self._has_input = True
             return
-        goes_on_polling = self.state is State.POLLING
-        self.state = State.PUMPING
+        self._become_pumping()
         node = self._node
         while True:
             self._has_input = False
@@ -329,7 +367,10 @@ class Driver:
                 # Nobody has said anything since. Behind effects that were no frames there may be more of these.
                 break
         self._settle_at_ns = None
-        self.state = State.POLLING if goes_on_polling else State.IDLE
+        if before is State.POLLING:
+            self._become_again(before)
+        else:
+            self._become_idle()
         self._set_timer()
         if self._on_settled is not None:
             try:
@@ -444,12 +485,8 @@ class Driver:
         """All is carried out: poll for what comes next, if that pays, or let the loop sleep."""
         size, self._sent_bytes = self._sent_bytes, 0
         self._polling.begin(self._now_ns(), size)
-        if self._polling.is_on and self.state in (State.IDLE, State.SETTLING):
-            if self.state is State.SETTLING:
-                self._settle_at_ns = self._now_ns() + SETTLE_NS
-            self.state = State.POLLING
-            self._pollers.add(id(self))
-            self._loop.call_soon(self._turn)
+        if self._polling.is_on and self.state in (State.IDLE, State.SETTLING, State.LINGERING):
+            self._become_polling()
 
     def _turn(self) -> None:
         """Look for what comes, then let the loop serve others without sleeping, since this is called again."""
@@ -459,7 +496,9 @@ class Driver:
             self._wait()
         now_ns = self._now_ns()
         if not self._polling.go_on(now_ns):
+            self._pollers.discard(id(self))
             self._become_idle()
+            self._pump()
             return
         self._look(now_ns)
         if self._has_input or (self._settle_at_ns is not None and self._now_ns() >= self._settle_at_ns):
@@ -469,11 +508,6 @@ class Driver:
         self._left_ns = self._now_ns()
         # Behind all who were just woken: they have their turn first.
         self._loop.call_soon(self._turn)
-
-    def _become_idle(self) -> None:
-        self._pollers.discard(id(self))
-        self.state = State.IDLE
-        self._pump()
 
     def _look(self, now_ns: int) -> None:
         """Answer what comes until nothing comes, or the loop must have a turn."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Protocol
 
 from vivum.observe.trace import TraceRecord
-from vivum.runtime.heap import keep_heap
+from vivum.runtime.heap import HeapReserve
 from vivum.runtime.interfaces import PROBES, hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
 from vivum.runtime.port import Port
@@ -91,6 +91,10 @@ class Environment(Protocol):
         """Open a port; the options are those of `UdpPort` and `LossyPort`. Raises `HostError` if it is taken."""
         ...
 
+    def reserve_heap(self) -> HeapReserve | None:
+        """Keep free heap for the messages of one node; None where that saves nothing."""
+        ...
+
     def random(self) -> random.Random:
         """Make a source of randomness."""
         ...
@@ -138,7 +142,6 @@ class ThisComputer:
         loss: float = 0.0,
     ) -> NodePort:
         """Open UDP sockets."""
-        keep_heap()
         made = partial(LossyPort, loss) if loss else UdpPort
         return made(
             domain,
@@ -149,6 +152,10 @@ class ThisComputer:
             multicast=multicast,
             shared_memory=shared_memory,
         )
+
+    def reserve_heap(self) -> HeapReserve | None:
+        """Take what a node at full rate needs."""
+        return HeapReserve()
 
     def random(self) -> random.Random:
         """Make a source that the system seeds."""

@@ -24,6 +24,7 @@ from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.runtime.driver import Driver
 from vivum.runtime.environment import NodePort, current_environment
+from vivum.runtime.heap import HeapReserve
 from vivum.runtime.shared_memory.memory import KEPT_BYTES
 
 PROBE_AGAIN_S = 0.25
@@ -83,6 +84,7 @@ class MemberHost:
         self.time: Callable[[], float] = self._loop.time
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._probing: asyncio.TimerHandle | None = None
+        self._heap: HeapReserve | None = None
         self._environment = current_environment()
         payload_bytes = self._environment.payload_bytes(options.interface)
         self._port = self._open_port()
@@ -114,6 +116,7 @@ class MemberHost:
 
     def start(self) -> None:
         """Join the domain; events report progress."""
+        self._heap = self._environment.reserve_heap()
         self._driver.start()
         self._driver.submit(JoinDomain())
         if self.options.awaits_network:
@@ -289,6 +292,10 @@ class MemberHost:
         """Close the sockets without leaving. The others notice the silence."""
         self._is_closed = True
         self._driver.close()
+        # Programs keep nodes and topics that are closed: what was sent, and its memory, must not stay with them.
+        self._parts.qsm.release()
+        if self._heap is not None:
+            self._heap.release()
         if self._probing is not None:
             self._probing.cancel()
         # Whoever waits for room tries again, and hears that the node is closed.

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram, Priority
-from vivum.runtime.heap import give_back_heap
 from vivum.runtime.port import Arrived
 from vivum.runtime.shared_memory.notes import MARK
 from vivum.runtime.shared_memory.shared_memory import SharedMemory
@@ -478,7 +477,6 @@ class UdpPort:
             self.shared_memory.close()
         self._descriptors = []
         self._closed = True
-        give_back_heap()
 
 
 def no_socket_error(error: OSError) -> HostError:

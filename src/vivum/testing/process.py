@@ -214,6 +214,9 @@ class Process:
         self.ports.append(opened)
         return opened
 
+    def reserve_heap(self) -> None:
+        """Keep none: there may be hundreds of nodes in this process."""
+
     def random(self) -> Random:
         """Make a source that the world's seed decides."""
         self._sources += 1

@@ -1,6 +1,7 @@
-"""The gate: the one place where remote bytes are refused.
+"""The gate: the one place where remote frames are refused.
 
-Everything that a node receives goes through it. What cannot be accepted is counted by cause, traced and
+Every frame that a node receives goes through it, also those from shared memory; the notes that stand for these
+are checked where they are read (`vivum.runtime.shared_memory`). What cannot be accepted is counted by cause, traced and
 dropped here; nothing that a peer sends raises past it (`vivum.core.errors`, two families). One buffer, one
 verdict: joined frames came from one sender, and a bad one says that the rest may not begin where it seems.
 

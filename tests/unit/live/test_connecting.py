@@ -1,10 +1,12 @@
-"""What `connect` is given wrong it says at once, before anything is opened."""
+"""What `connect` is given wrong it says at once, before anything is opened; and what it does unless told otherwise."""
 
+import inspect
 from typing import Any
 
 import pytest
 
 import vivum
+import vivum.sync
 from vivum.core.errors import UsageError
 
 
@@ -32,3 +34,11 @@ def test_wrong_options_are_told_in_one_sentence(options: dict[str, Any], told: s
     with pytest.raises(UsageError) as caught:
         vivum.connect(**options)
     assert told in str(caught.value)
+
+
+def test_a_node_never_polls_unless_it_is_asked_to() -> None:
+    """No busy loop in a process that did not ask for one. With 0 the driver never polls (`test_driver.py`)."""
+    assert inspect.signature(vivum.connect).parameters["poll_us"].default == 0
+    assert "poll_us" not in inspect.signature(vivum.sync.connect).parameters, "it has a default of its own"
+    assert vivum.connect(multicast=True)._options.poll_ns == 0
+    assert vivum.connect(multicast=True, poll_us=200)._options.poll_ns == 200_000

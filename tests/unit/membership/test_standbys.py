@@ -11,8 +11,9 @@ from vivum.protocols.membership.client.changes import Removed
 from vivum.protocols.membership.service.snapshot import write_state
 from vivum.protocols.membership.service.state import ERA_BITS, ERA_INCARNATIONS
 from vivum.protocols.membership.settings import ServiceSettings
+from vivum.wire.codec import split
 from vivum.wire.membership import Configuration
-from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Support
 
 ERA = 1 << ERA_BITS
 
@@ -128,6 +129,26 @@ def test_without_a_majority_nobody_goes_on():
         net.kill(host)
     net.run_for(60 * SECOND)
     assert net.serving() == []
+
+
+def test_support_for_a_life_that_has_ended_meanwhile_is_passed_over():
+    """Live seed 131: the standby found another service while it asked for support, and stopped by a fault."""
+    net, clients = standing_net()
+    net.kill_service()
+    asked = []
+    net.drop = lambda _source, _destination, data: is_message(data, Support) and asked.append(data) is None
+    while not asked:
+        net.run_for(100 * MILLISECOND)
+    net.drop = lambda *_: False
+    clients[0].serve_by(net.now_ns, [Endpoint("elsewhere", 1)])
+    place = net.places[clients[0].endpoint]
+    (support,) = split(asked[0])
+    for each in clients[1:]:
+        place.on_frame(net.now_ns, each.endpoint, support)
+    assert place.serving is None
+    # The second standby goes on for those who are left.
+    net.run_for(10 * SECOND)
+    assert [where.host for where, _ in net.serving()] == ["h2"]
 
 
 def test_a_process_that_came_back_on_the_endpoint_of_a_dead_life_helps_to_a_majority():

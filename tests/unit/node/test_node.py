@@ -132,6 +132,32 @@ def test_two_protocols_cannot_want_the_same_kind_or_command() -> None:
         Node(ME, gate, [Echo(Kind.DATA, JoinGroup), Echo(Kind.ACK, JoinGroup)], counters)
 
 
+class Hasty(Echo):
+    """Has the fast call."""
+
+    def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
+        self.submit(now_ns, command)
+        return [Datagram(PEER, b"at once")]
+
+
+class HastyRecorder(Hasty):
+    """Has the fast call, and appends records to stable storage."""
+
+    persists = True
+
+
+def test_a_protocol_that_persists_has_no_fast_call() -> None:
+    """Its frame would leave before the record on which it rests: that comes with the next output."""
+    counters = Counters()
+    gate = Gate(DOMAIN, counters, ME)
+    node = Node(ME, gate, [hasty := Hasty(Kind.DATA, SendMessages)], counters)
+    hasty.caused = [Persist(b"record")]
+    command = SendMessages(GroupId(7), [b"x"])
+    assert (node.send_now(0, command), node.take_output()) == ([Datagram(PEER, b"at once")], hasty.caused)
+    with pytest.raises(AssertionError, match="HastyRecorder persists"):
+        Node(ME, gate, [HastyRecorder(Kind.DATA, SendMessages)], counters)
+
+
 def test_the_deadline_is_the_earliest_of_all_and_a_timer_reaches_all(make_node: MakeNode) -> None:
     node, beats, sends, _ = make_node()
     assert node.next_deadline_ns() is None

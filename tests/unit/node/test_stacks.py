@@ -140,6 +140,37 @@ def test_a_view_of_many_groups_passes_the_layers_of_those_that_have_them() -> No
     assert layer.views == [3]
 
 
+class Blind(Layer):
+    """Does not look at views."""
+
+    looks_at_views = False
+
+    def on_effect(self, now_ns: int, effect: Effect) -> None:
+        assert not isinstance(effect, InstallView)
+        super().on_effect(now_ns, effect)
+
+
+def test_a_view_stays_whole_where_no_layer_looks_at_views() -> None:
+    node, transport = make_node(Blind())
+    install = InstallView((5, 20), ViewNumber(3), (ME,))
+    transport.effects.append(install)
+    node.on_timer(1)
+    assert [effect for effect in node.take_output() if isinstance(effect, InstallView)] == [install]
+
+
+def test_a_view_passes_all_layers_of_a_group_if_one_of_them_looks() -> None:
+    blind, layer = Blind(), Stamp(b"l")
+    blind.on_effect = Layer.on_effect.__get__(blind)  # type: ignore[method-assign]
+    node, transport = make_node(blind, layer)
+    transport.effects.append(InstallView((5, 20), ViewNumber(3), (ME,)))
+    node.on_timer(1)
+    assert layer.views == [3]
+    node.submit(2, LeaveGroup(LAYERED))
+    transport.effects.append(whole := InstallView((5, 20), ViewNumber(4), (ME,)))
+    node.on_timer(3)
+    assert whole in node.take_output()
+
+
 def test_layers_have_timers_frames_and_answers_of_their_own() -> None:
     lower, upper = Stamp(b"l"), Stamp(b"u")
     node, _ = make_node(lower, upper)

@@ -3,14 +3,15 @@
 import pytest
 
 from live_wire.wired import DOMAIN, Wire
-from vivum.core.ids import Endpoint, GroupId, Member
+from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.time import SECOND
-from vivum.protocols.commands import SendConfirmed, SendMessages
+from vivum.protocols.commands import LeaveGroup, SendConfirmed, SendMessages
 from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import FrameBuilder
 from vivum.wire.control import encode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import Kind
+from vivum.wire.membership import Removal
 from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, StreamProgress, StreamRecord, Token
 
 GROUP = GroupId(5)
@@ -81,10 +82,13 @@ def test_a_report_of_a_stranger_confirms_nothing(scene: Scene) -> None:
     assert scene.got(scene.b) == scene.got(scene.c) == [b"x", b"y", b"z", b"not yet"]
 
 
-def data_frame(scene: Scene, sequence: int, first: int, payload: bytes, kind: Kind = Kind.DATA) -> bytes:
+def data_frame(
+    scene: Scene, sequence: int, first: int, payload: bytes, kind: Kind = Kind.DATA, life: Member | None = None
+) -> bytes:
     builder = FrameBuilder(1400)
     builder.append(GROUP, first, payload)
-    return builder.seal(kind, DOMAIN, *scene.life(scene.a), scene.region, scene.view, sequence, scene.wire.now_ns)
+    sender = life or scene.life(scene.a)
+    return builder.seal(kind, DOMAIN, *sender, scene.region, scene.view, sequence, scene.wire.now_ns)
 
 
 @pytest.mark.parametrize("source", [STRANGER, Endpoint("10.0.0.1", 1002)])
@@ -150,6 +154,71 @@ def test_a_token_cannot_tell_a_sender_of_frames_that_it_never_sent(scene: Scene)
     record = StreamRecord(*scene.life(scene.a), 0, 0, FAR, False, NOBODY, 0, NOBODY, NOBODY)
     forged = scene.control(Kind.TOKEN, scene.life(scene.b), token(scene, streams=(record,)))
     assert scene.throw(scene.a, scene.b, forged) == 1
+
+
+GONE = Member(NodeId(99), Incarnation(3))
+"""Left before all others came, and is in no configuration; a token told of its stream."""
+
+GONE_HOME = Endpoint("10.0.0.9", 9)
+
+
+@pytest.fixture
+def vouched(scene: Scene) -> Scene:
+    record = StreamRecord(*GONE, 0, 0, 4, False, NOBODY, 0, NOBODY, NOBODY)
+    told = scene.control(Kind.TOKEN, scene.life(scene.a), token(scene, streams=(record,)))
+    assert scene.throw(scene.c, scene.a, told) == 0
+    assert GONE in scene.wire.members[scene.c].qsm.regions[scene.region, scene.view].streams
+    return scene
+
+
+def test_a_sender_that_left_before_we_came_is_heard_from_the_place_where_it_spoke_first(vouched: Scene) -> None:
+    assert vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 0, 0, b"late", life=GONE)) == 0
+    assert vouched.got(vouched.c)[-1] == b"late"
+    assert vouched.throw(vouched.c, STRANGER, data_frame(vouched, 1, 1, b"forged", life=GONE)) == 1
+    progress = vouched.control(Kind.HEARTBEAT, GONE, StreamProgress(FAR, True))
+    assert vouched.throw(vouched.c, STRANGER, progress) == 1
+    assert vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 2, 2, b"again", Kind.RESENT, life=GONE)) == 0
+    assert vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 1, 1, b"later", life=GONE)) == 0
+    assert vouched.got(vouched.c)[-3:] == [b"late", b"later", b"again"]
+
+
+def test_a_stranger_that_is_first_to_claim_to_be_such_a_sender_gets_its_stream_and_nothing_else(vouched: Scene) -> None:
+    """What it can until there are keys: forge what nobody here had of that one stream, if its own words come later."""
+    assert vouched.throw(vouched.c, STRANGER, data_frame(vouched, 0, 0, b"forged", life=GONE)) == 0
+    assert vouched.got(vouched.c)[-1] == b"forged"
+    assert vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 1, 1, b"real", life=GONE)) == 1
+    # It is no member: it repairs nobody's stream, speaks for no service, and sends nothing by best effort.
+    stream, me = vouched.stream_at(vouched.c), vouched.life(vouched.c)
+    assert vouched.throw(vouched.c, STRANGER, data_frame(vouched, stream.window.prefix, 3, b"no", Kind.RESENT)) == 1
+    term = vouched.wire.members[vouched.c].client.term
+    removal = encode_control(Kind.CONFIGURATION, DOMAIN, *GONE, 0, term, vouched.wire.now_ns, Removal("", *me))
+    assert vouched.throw(vouched.c, STRANGER, removal) == 1
+    assert vouched.life(vouched.c) == me
+    assert vouched.throw(vouched.c, STRANGER, data_frame(vouched, 0, 0, b"no", Kind.UNREPAIRED, life=GONE)) == 1
+    # Nor is it one by what a member then tells of the stream: its repairs count.
+    assert vouched.throw(vouched.c, vouched.a, data_frame(vouched, 1, 1, b"real", Kind.RESENT, life=GONE)) == 0
+    vouched.send(b"from a")
+    assert vouched.got(vouched.c)[-2:] == [b"real", b"from a"]
+
+
+@pytest.mark.parametrize("kind", [Kind.TOKEN, Kind.RESENT])
+def test_only_own_words_show_where_such_a_sender_is(vouched: Scene, kind: Kind) -> None:
+    word = vouched.control(kind, GONE, token(vouched)) if kind is Kind.TOKEN else data_frame(
+        vouched, 0, 0, b"forged", kind, life=GONE
+    )  # fmt: skip
+    assert vouched.throw(vouched.c, STRANGER, word) == 1
+    assert vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 0, 0, b"late", life=GONE)) == 0
+    assert vouched.got(vouched.c)[-1] == b"late"
+
+
+def test_where_such_a_sender_was_is_forgotten_with_its_streams(vouched: Scene) -> None:
+    qsm = vouched.wire.members[vouched.c].qsm
+    vouched.throw(vouched.c, GONE_HOME, data_frame(vouched, 0, 0, b"late", life=GONE))
+    assert qsm.homes == {GONE: GONE_HOME}
+    vouched.wire.members[vouched.c].node.submit(vouched.wire.now_ns, LeaveGroup(GROUP))
+    vouched.wire.advance(120 * SECOND)
+    assert not qsm.regions
+    assert not qsm.homes
 
 
 @pytest.mark.parametrize("host", ["a\0b", "", " ", "x" * 256, "ä", "a\n"])

@@ -53,14 +53,25 @@ class Loop:
         self.now_ns = 1_000_000_000
         self.ready: deque[Callable[[], None]] = deque()
         self.reported: list[str] = []
+        self.step_ns = 1
+        """What timers count in: a whole millisecond in uvloop."""
+
         self._timers: list[tuple[int, int, Timer]] = []
+        self._timers_made = 0
+
+    @property
+    def timers(self) -> list[int]:
+        """When timers fire that were not cancelled."""
+        return sorted(when_ns for when_ns, _, timer in self._timers if timer.callback is not None)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.ready.append(callback)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
-        heappush(self._timers, (self.now_ns + round(delay_s * 1e9), len(self._timers), timer))
+        self._timers_made += 1
+        delay_ns = round(delay_s * 1e9 / self.step_ns) * self.step_ns
+        heappush(self._timers, (self.now_ns + delay_ns, self._timers_made, timer))
         return timer
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -82,7 +93,9 @@ class Loop:
     def advance(self, duration_ns: int) -> None:
         """Let time pass and timers fire."""
         until_ns = self.now_ns + duration_ns
+        fired_max = self._timers_made + TURNS_MAX
         while self._timers and self._timers[0][0] <= until_ns:
+            assert self._timers_made < fired_max, "timers call for themselves without end"
             self.now_ns, _, timer = heappop(self._timers)
             if timer.callback is not None:
                 timer.callback()
@@ -386,6 +399,80 @@ def test_the_timer_fires_when_something_is_due_and_follows_the_deadline(stage: S
     assert stage.log[1:] == [delivery(2), ("timer", start_ns + 4500), b"heartbeat"]
     stage.loop.advance(1_000_000)
     assert len(stage.log) == 4
+
+
+def test_a_timer_that_fires_too_early_waits_for_a_millisecond(stage: Stage) -> None:
+    """uvloop counts in whole milliseconds: it called at once, again and again, what was due in less than half."""
+    loop, start_ns = stage.loop, stage.loop.now_ns
+    loop.step_ns = 1_000_000
+    stage.node.deadline_ns = start_ns + 1_400_000
+    stage.do()
+    loop.advance(1_000_000)
+    assert stage.log == []
+    assert loop.timers == [start_ns + 2_000_000]
+    loop.advance(1_000_000)
+    assert stage.log == [("timer", start_ns + 2_000_000)]
+
+
+def test_a_deadline_that_was_put_off_by_little_is_not_kept_waiting_for_a_millisecond(stage: Stage) -> None:
+    start_ns = stage.loop.now_ns
+    stage.node.deadline_ns = start_ns + 1_000_000
+    stage.do()
+    stage.node.deadline_ns = start_ns + 1_200_000
+    stage.loop.advance(1_200_000)
+    assert stage.log == [("timer", start_ns + 1_200_000)]
+
+
+def lingering_stage(loop: Loop) -> Stage:
+    """Make a driver that was asked a few questions in quick succession."""
+    stage = Stage(loop)
+    question = delivery(1)
+    stage.node.answers[b"?"] = (question,)
+    stage.on[question] = lambda: stage.driver.send(Say(b"!"))
+    while stage.driver.state is not State.LINGERING:
+        loop.run()
+        loop.advance(100 * MICROSECOND)
+        stage.port.waiting.append((PEER, b"?"))
+        assert stage.port.on_readable is not None
+        stage.port.on_readable()
+    stage.log.clear()
+    return stage
+
+
+def test_while_small_messages_go_back_and_forth_frames_wait_for_a_millisecond_at_most(loop: Loop) -> None:
+    stage = lingering_stage(loop)
+    stage.node.control = [b"token"]
+    for number in range(9):
+        loop.advance(100 * MICROSECOND)
+        stage.port.arrive(b"?")
+        loop.run()
+        assert stage.driver.state is State.LINGERING
+        assert stage.log.count(b"!") == number + 1
+    assert b"token" not in stage.log
+    loop.advance(100 * MICROSECOND)
+    assert stage.log[-1] == b"token"
+    assert stage.driver.state is State.IDLE
+    assert loop.timers == []
+
+
+def test_a_command_does_not_wait_for_a_millisecond(loop: Loop) -> None:
+    stage = lingering_stage(loop)
+    stage.driver.submit(Do(datagram(b"a")))
+    assert stage.driver.state is State.SETTLING
+    loop.turn()
+    assert stage.log[-1] == b"a"
+
+
+def test_a_driver_that_lingers_again_and_again_has_one_timer_for_it(loop: Loop) -> None:
+    stage = lingering_stage(loop)
+    for _ in range(5):
+        stage.driver.submit(Do())
+        loop.run()
+        assert stage.driver.state is State.IDLE
+        loop.advance(100 * MICROSECOND)
+        stage.port.arrive(b"?")
+        assert stage.driver.state is State.LINGERING
+        assert len(loop.timers) == 1
 
 
 # Errors.
@@ -715,6 +802,19 @@ def test_nothing_is_called_after_close(loop: Loop) -> None:
     assert node.rooms == []
     assert driver.state is State.CLOSED
     assert loop.reported == []
+
+
+def test_a_closed_driver_leaves_neither_timers_nor_datagrams(loop: Loop) -> None:
+    stage = lingering_stage(loop)
+    stage.port.room = 0
+    stage.node.deadline_ns = loop.now_ns + 1_000_000_000
+    stage.driver.submit(Do(datagram(b"a")))
+    loop.run()
+    stage.port.arrive(b"?")
+    assert len(loop.timers) == 2
+    stage.driver.close()
+    assert loop.timers == []
+    assert not stage.driver._backlog
 
 
 def test_a_pump_that_was_scheduled_before_close_does_nothing(stage: Stage) -> None:

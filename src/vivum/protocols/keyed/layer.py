@@ -14,6 +14,8 @@ from vivum.protocols.layer import Layer
 class KeyedLayer(Layer):
     """One keyed group at one node."""
 
+    looks_at_views = False
+
     def __init__(self) -> None:
         super().__init__()
         self.seen = SeenKeys()

@@ -80,6 +80,9 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
+        # Where senders are that left before we came, by their first own word. They are no members: only their own
+        # streams are taken from there.
+        self.homes: dict[Member, Endpoint] = {}
         # Shown every new frame of other nodes' streams, after it was taken: whole runs, repairs included.
         self.taps: tuple[FrameTap, ...] = ()
         self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
@@ -251,7 +254,10 @@ class QsmMachine:
         if route is None:
             return
         region, stream, fifo, home = route
-        is_known = source == home if frame.kind == Kind.DATA else source in self.client.endpoints.values()
+        if frame.kind == Kind.DATA:
+            is_known = source == home
+        else:
+            is_known = source in self.client.endpoints.values() or source == self.homes.get(fifo.sender)
         if not is_known:
             self._refuse(source, frame, "not from the endpoint of its sender, nor a repair from a member")
             return
@@ -291,7 +297,7 @@ class QsmMachine:
         if stream is None:
             return None
         route = (region, stream, self._fifos.of(sender), home)
-        if sender.node in self.client.endpoints:
+        if sender.node in self.client.endpoints or sender in self.homes:
             self._receive_routes[frame.stream] = route
         return route
 
@@ -301,12 +307,13 @@ class QsmMachine:
         """Return the endpoint of a life that sends into a region view of ours; None if nobody vouches for it.
 
         One that left before we came is in no configuration of ours. If a token told of its stream, members vouch for
-        it: its first own word shows where it is, and it must hear from us what became of its frames.
+        it: its first own word shows where it is, and it must hear from us what became of its frames. Nobody vouches for
+        that place (`docs/design/qsm.md`, Receiving).
         """
-        home = self.client.endpoints.get(life.node)
+        home = self.client.endpoints.get(life.node) or self.homes.get(life)
         if home is None and life in region.streams:
             if is_word_of_its_own:
-                self.client.note_endpoint(life.node, source)
+                self.homes[life] = source
             home = source
         return home
 
@@ -331,7 +338,8 @@ class QsmMachine:
             return
         region = self.regions.get(key)
         life = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
-        if region is None or source != self._home_of(region, life, source, is_word_of_its_own=True):
+        is_own = isinstance(body, StreamProgress)
+        if region is None or source != self._home_of(region, life, source, is_word_of_its_own=is_own):
             self._refuse(source, frame, "of a region view that this node is not in, or not from its sender's endpoint")
         elif isinstance(body, StreamProgress):
             region.on_progress(self._now_ns, life, body.stop, body.closed)
@@ -465,9 +473,21 @@ class QsmMachine:
     def _lose_everything(self) -> None:
         """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
         self.sending.lose_everything()
-        self.regions.clear()
+        self._forget()
         self._listening.forget()
         self._listen()
+
+    def release(self) -> None:
+        """Let go of all streams and frames, and of the memory where they lie: the node is closed, and tells nothing."""
+        self.sending.release()
+        self._forget()
+        self.effects.clear()
+
+    def _forget(self) -> None:
+        self.regions.clear()
+        self.homes.clear()
+        self._routes.clear()
+        self._receive_routes.clear()
         self._fifos.clear()
         self._early.clear()
         self._progress.clear()
@@ -554,8 +574,10 @@ class QsmMachine:
         for sender, stream in region.streams.items():
             self._fifos.remove(stream, self.effects)
             # Where the last stream of a dead sender goes, all about it goes.
-            if stream.sender_gone and not any(sender in each.streams for each in self.regions.values()):
-                self._fifos.forget(sender)
+            if not any(sender in each.streams for each in self.regions.values()):
+                self.homes.pop(sender, None)
+                if stream.sender_gone:
+                    self._fifos.forget(sender)
 
     # Output.
 
@@ -572,7 +594,7 @@ class QsmMachine:
         if me is not None:
             for region in self.regions.values():
                 if region.has_messages:
-                    self._control_frames.speak_for(now_ns, me, region, self.client.endpoints, datagrams)
+                    self._control_frames.speak_for(now_ns, me, region, self.client.endpoints, self.homes, datagrams)
             if self._progress:
                 self._control_frames.tell_progress(now_ns, me, self._progress, datagrams)
                 self._progress.clear()

@@ -163,10 +163,6 @@ class MembershipClient:
         """List the views of these groups, bundle by bundle; see `ConfigurationView.bundles`."""
         return self._view.bundles(groups)
 
-    def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
-        """Remember where a node is that sends into a region view of ours, and that no configuration told of."""
-        self._view.note_endpoint(node, endpoint)
-
     # What the owner asks for.
 
     def start(self, now_ns: int) -> None:

@@ -23,10 +23,6 @@ from vivum.protocols.membership.group_index import GroupIndex, numbers_in
 from vivum.protocols.membership.region_config import RegionConfig, config_of
 from vivum.wire.membership import ConfigurationChanges
 
-ENDPOINTS_HEARD_MAX = 65_536
-"""Endpoints known, beyond which none is taken from hearsay: as many as a service has nodes."""
-
-
 COVERS_SPARE = 64
 """Sets of regions that may be remembered though no group has exactly them any more, however few groups there are."""
 
@@ -239,11 +235,6 @@ class ConfigurationView:
         """Return the number of a group's view; 0 if no region of it is known."""
         mask = self._index.at(group)
         return ViewNumber(max(self._went.at(group), self._cover(mask).number) if mask else 0)
-
-    def note_endpoint(self, node: NodeId, endpoint: Endpoint) -> None:
-        """Remember where a node is that no configuration told of: it left before we came, and still speaks to us."""
-        if node not in self.endpoints and len(self.endpoints) < ENDPOINTS_HEARD_MAX:
-            self.endpoints[node] = endpoint
 
     def _note_endpoints(self, changes: ConfigurationChanges) -> None:
         for record in (*changes.passed, *changes.regions):

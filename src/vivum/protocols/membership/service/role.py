@@ -207,6 +207,9 @@ class ServiceRole:
         candidate, service = self._candidate, self.copy.service
         if candidate is None or service is None or body.round != candidate.round:
             return "supports a candidacy that is over"
+        me = None if self._client is None else self._client.member
+        if me is None or service.life_of(me) is None:
+            return "supports a candidacy of a life that has ended"
         if not body.granted:
             candidate.was_denied = True
         elif any(life.endpoint == source for life in service.lives.values()):

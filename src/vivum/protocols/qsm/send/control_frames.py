@@ -31,9 +31,13 @@ class ControlFrames:
         me: Member,
         region: RegionMember,
         endpoints: Mapping[NodeId, Endpoint],
+        homes: Mapping[Member, Endpoint],
         datagrams: list[Datagram],
     ) -> None:
-        """Make the tokens and reports of a region; what is ours is taken at once. Repairs go to their own queue."""
+        """Make the tokens and reports of a region; what is ours is taken at once. Repairs go to their own queue.
+
+        Nodes are at their `endpoints`, senders that are no members at their `homes`.
+        """
         for node, message in region.take_messages(now_ns):
             if node in endpoints:
                 datagrams.append(self._frame(now_ns, me, Kind.TOKEN, region.config, message, endpoints[node]))
@@ -41,9 +45,9 @@ class ControlFrames:
             if sender == me:
                 if region.own is not None:
                     self._sending.on_report(now_ns, region.own, report)
-            elif sender.node in endpoints:
+            elif (home := endpoints.get(sender.node) or homes.get(sender)) is not None:
                 self._counters.acks_sent += 1
-                datagrams.append(self._frame(now_ns, me, Kind.ACK, region.config, report, endpoints[sender.node]))
+                datagrams.append(self._frame(now_ns, me, Kind.ACK, region.config, report, home))
         region.reports.clear()
         desk = region.desk
         wanted: dict[NodeId, list[bytes]] = {}

@@ -270,6 +270,14 @@ class Sender:
         """This life is over. What was not confirmed is reported."""
         for feed in self._feeds.values():
             self._fail(feed, feed.stable, feed.next_message, "this node was dropped from the domain")
+        self._forget()
+
+    def release(self) -> None:
+        """Forget all that was sent, unreported, and let go of the memory where frames were sealed."""
+        self._forget()
+        self._builder = FrameBuilder(self._settings.frame_bytes_max)
+
+    def _forget(self) -> None:
         self.streams.clear()
         self._ended.clear()
         self.repairs.clear()
