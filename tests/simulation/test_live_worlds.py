@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_world_in_processes_with_different_hash_see
     assert hashes == {run_live_seed(4).trace_hash}
 
 
-SLOW_SEEDS = [1, 2, 6, 52, 169, 177, 226, 327, 382, 795, 951]
+SLOW_SEEDS = [1, 2, 6, 52, 131, 169, 177, 226, 327, 382, 795, 951]
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 7, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SLOW_SEEDS)])
@@ -226,12 +226,6 @@ def test_a_protocol_that_gives_up_lives_is_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(StreamReceiver, "on_status", on_status)
     assert any("was spared, and yet" in violation for violation in run_live_seed(11).violations)
-
-
-def test_a_protocol_that_confirms_what_a_member_holds_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ours: confirmed when it came, though it waited for its view at a member whose life then ended."""
-    monkeypatch.setattr(StreamReceiver, "confirmable", StreamReceiver.reached)
-    assert any("lost its life after they were confirmed" in violation for violation in run_live_seed(795).violations)
 
 
 def test_an_application_for_the_web_runs_in_a_world() -> None:
