@@ -39,6 +39,8 @@ def one_of_each() -> list[TraceRecord]:
     history.stable("1.1", 1, 2)
     history.failed("1.1", 2, 3)
     history.lost("1.1", "2.1", 4, 9)
+    history.skipped("1.1", "2.1", 9, 12)
+    history.key("1.1", "2.1", 12, 77)
     history.queue("1.1", 5, 10)
     history.leave("1.1")
     history.stop("1.1")
@@ -49,7 +51,7 @@ def one_of_each() -> list[TraceRecord]:
         FrameSent(now, 1, 1, destination="#7", frame="data", bytes=1_000),
         FrameReceived(now, 2, 1, source="10.0.0.1:5", frame="data", bytes=1_000),
         FrameDropped(now, 3, 1, source="10.0.0.1:5", frame="data", bytes=1_000, cause="loss"),
-        GroupNamed(now, 1, 1, group=1, topic="/swx/NESN"),
+        GroupNamed(now, 1, 1, group=1, topic="/swx/NESN", guarantee="reliable"),
         NodeMeasured(now, 1, 1, 5, 6_000, 1, 1_000, 2, 7_000),
     ]
 
