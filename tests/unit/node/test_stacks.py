@@ -12,7 +12,7 @@ from vivum.core.machine import NO_FRAMES, Command, Datagram, Delivery, Effect, I
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import KeyDelivered, MessageDelivered, MessageSent, MessagesSkipped, MessagesStable
-from vivum.protocols.commands import JoinGroup, LeaveGroup, SendConfirmed, SendMessages
+from vivum.protocols.commands import GroupsLeft, JoinGroup, LeaveGroup, LifeEnded, SendConfirmed, SendMessages
 from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
 from vivum.protocols.keyed.layer import KeyedLayer
 from vivum.protocols.layer import Layer
@@ -248,12 +248,34 @@ def test_a_frame_for_a_group_without_such_a_layer_is_refused_and_counted() -> No
 
 def test_leaving_a_group_takes_its_stack_away_and_layers_may_come_again() -> None:
     layer = Stamp(b"l")
-    node, _ = make_node(layer)
+    node, transport = make_node(layer)
     node.submit(1, LeaveGroup(LAYERED))
+    transport.effects.append(GroupsLeft((LAYERED, LAYERED + 1)))
+    node.on_timer(1)
     node.submit(2, SendMessages(LAYERED, [b"x"]))
     node.submit(3, JoinGroup(GroupId(9), Channel(0), (), transport="plain", layers=(layer,)))
     node.submit(4, SendMessages(GroupId(9), [b"y"]))
     assert payloads(node.take_output()) == [[b"x"], [b"lyl"]]
+
+
+@pytest.mark.parametrize("over", [GroupsLeft((5, 20)), LifeEnded(ME)])
+def test_what_a_group_delivers_until_it_is_left_passes_its_layers(over: Effect) -> None:
+    node, transport = make_node(Stamp(b"l"))
+    node.submit(1, LeaveGroup(LAYERED))
+    late = Delivery(LAYERED, ME, 0, [b"late"], ViewNumber(1), 0)
+    transport.effects += [late, over, late]
+    node.on_timer(2)
+    assert payloads(node.take_output()) == [[b"latel"], [b"late"]]
+
+
+def test_a_group_that_is_entered_again_before_it_was_left_keeps_its_layers() -> None:
+    layer = Stamp(b"l")
+    node, transport = make_node(layer)
+    node.submit(1, LeaveGroup(LAYERED))
+    node.submit(2, JoinGroup(LAYERED, Channel(0), (), transport="plain", layers=(layer,)))
+    transport.effects += [GroupsLeft((LAYERED, LAYERED + 1)), Delivery(LAYERED, ME, 0, [b"new"], ViewNumber(1), 0)]
+    node.on_timer(3)
+    assert payloads(node.take_output()) == [[b"newl"]]
 
 
 def test_an_unknown_transport_is_the_callers_fault() -> None:
