@@ -1,11 +1,10 @@
 """The registry of guarantees: what a topic can promise, and what keeps the promise.
 
 One entry a name: the transport, the layers above it from the bottom up, the promises by the names of their checkers,
-and what it costs. Traces, the swarm and the audit take a topic's promises from its entry and from nowhere else. A new
-guarantee is a layer, an entry here, a checker and a page.
+and what it costs. Traces name a topic's guarantee; `vivum.testing`, the swarm and the audit take its promises from its
+entry and from nowhere else. A new guarantee is a layer, an entry here, a checker and a page.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from vivum.core.errors import UsageError
@@ -25,11 +24,14 @@ class Guarantee:
     """As it travels to the directory of topics, and as `guarantee=` takes it."""
 
     transport: str
-    layers: tuple[Callable[[], Layer], ...]
-    """Makers of the layers, from the bottom up."""
+    layers: tuple[type[Layer], ...]
+    """The layers, from the bottom up."""
 
     promises: tuple[str, ...]
-    """Names of the checkers that must hold (`vivum.checkers`)."""
+    """Names of the checkers that must hold (`vivum.checkers`), whenever one looks."""
+
+    liveness: tuple[str, ...]
+    """Names of the checkers that must hold besides at the end of a run that ends quietly."""
 
     meaning: str
     cost: str
@@ -41,13 +43,22 @@ class Guarantee:
         """Make the layers for one topic at one node."""
         return tuple(make() for make in self.layers)
 
+    @property
+    def is_gap_free(self) -> bool:
+        """Whether no message is missing that nobody was told of: numbers show what a reader has, and copies fit in."""
+        return "fifo" in self.promises
 
-RELIABLE_PROMISES = ("no_duplicate", "no_creation", "fifo", "view_agreement", "views_first")
+    @property
+    def is_headed(self) -> bool:
+        """Whether messages have heads, which recorders keep."""
+        return any(layer.is_headed for layer in self.layers)
+
 
 BEST_EFFORT = Guarantee(
     "best_effort",
     UNREPAIRED,
     (),
+    ("no_duplicate", "no_creation", "sender_order"),
     (),
     "Each message is sent once and never again: FIFO for each sender, with gaps. Confirmed when handed to the network.",
     "One datagram for each frame and region; nothing is kept.",
@@ -56,7 +67,8 @@ RELIABLE = Guarantee(
     "reliable",
     QSM,
     (),
-    RELIABLE_PROMISES,
+    ("no_duplicate", "no_creation", "fifo", "view_agreement", "views_first"),
+    ("all_delivered",),
     "No message twice, none made up, FIFO for each sender without a gap, to all members of the view in which it was "
     "sent. What cannot be delivered is reported to the sender.",
     "Frames are kept until every member has them; one token round for all groups of a region.",
@@ -65,23 +77,17 @@ KEYED = Guarantee(
     "keyed",
     QSM,
     (KeyedLayer,),
-    RELIABLE_PROMISES,
+    (*RELIABLE.promises, "keys_once"),
+    RELIABLE.liveness,
     "As RELIABLE; and a message that has a key is given once to each node, also if a sender that died half-way is "
     "replaced by another that sends the same keys again. The Spark sink publishes so.",
     "As RELIABLE; 1 byte a message, 33 with a key, and a look at each message at the receiver.",
 )
+DEFAULT = RELIABLE
+"""What a topic promises unless it is said."""
 
 GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED)}
 """Every guarantee by name."""
-
-
-_FORMER_NAMES = {"best effort": BEST_EFFORT, "reliable, keyed": KEYED}
-"""As logs of earlier versions have them."""
-
-
-def recorded_guarantee(name: str | None) -> Guarantee:
-    """Return the guarantee that a log names; RELIABLE where an old one does not."""
-    return RELIABLE if name is None else _FORMER_NAMES.get(name) or guarantee_of(name)
 
 
 def guarantee_of(name: Guarantee | str) -> Guarantee:
@@ -92,3 +98,24 @@ def guarantee_of(name: Guarantee | str) -> Guarantee:
     if found is None:
         raise UsageError(f"{name!r} is no guarantee; there are {', '.join(map(repr, GUARANTEES))}")
     return found
+
+
+def bare_guarantee(transport: str) -> Guarantee:
+    """Return the entry that is nothing but a transport: what its groups promise where nobody named them."""
+    return next(each for each in GUARANTEES.values() if each.transport == transport and not each.layers)
+
+
+def all_promises() -> tuple[str, ...]:
+    """Return what any guarantee promises."""
+    return tuple(dict.fromkeys(name for each in GUARANTEES for name in final_promises_of(each)))
+
+
+def promises_of(name: str) -> tuple[str, ...]:
+    """Return what a guarantee of this name promises, for judging what is not at its end yet."""
+    return guarantee_of(name).promises
+
+
+def final_promises_of(name: str) -> tuple[str, ...]:
+    """Return what a guarantee of this name promises, for judging a run that ended quietly."""
+    entry = guarantee_of(name)
+    return entry.promises + entry.liveness

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from vivum.core.ids import Endpoint, Member
-from vivum.guarantees import RELIABLE, Guarantee
+from vivum.guarantees import DEFAULT, Guarantee
 from vivum.live.browsing import NodeInfo, TopicInfo
 from vivum.live.connecting import Connecting
 from vivum.live.connecting import connect as _connect
@@ -198,7 +198,7 @@ class SyncNode:
         topics: list[Topic[T]] = self._thread.call(lambda: self._node.enter_many(names, kind, **options))
         return [SyncTopic(self._thread, topic) for topic in topics]
 
-    def subscribe(self, pattern: str, kind: type[T], *, guarantee: Guarantee = RELIABLE) -> SyncSubscription[T]:
+    def subscribe(self, pattern: str, kind: type[T], *, guarantee: Guarantee = DEFAULT) -> SyncSubscription[T]:
         """Receive from all topics that match a pattern, also from those that appear later."""
 
         async def make() -> Subscription[T]:

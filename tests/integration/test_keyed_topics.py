@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import vivum
+from vivum.protocols.keyed.keys import heads_of
 
 TIMEOUT_S = 30
 QUERY = bytes(range(16))
@@ -25,12 +26,12 @@ def test_a_sender_that_died_half_way_is_replaced_and_readers_see_each_message_on
                 await subscription.wait_for_topics(1)
                 first = await vivum.connect(domain_name)
                 sending = await first.enter("/results", guarantee=vivum.KEYED, receive=False)
-                await (await keyed_seat(first, sending)).send_keyed(QUERY, 0, 0, [b"a", b"b"])
+                await (await keyed_seat(first, sending)).send([b"a", b"b"], heads=heads_of(QUERY, 0, 0, 2))
                 await sending.flush()
                 first.close_now()
                 async with vivum.connect(domain_name) as second:
                     again = await second.enter("/results", guarantee=vivum.KEYED, receive=False)
-                    await (await keyed_seat(second, again)).send_keyed(QUERY, 0, 0, [b"a", b"b", b"c"])
+                    await (await keyed_seat(second, again)).send([b"a", b"b", b"c"], heads=heads_of(QUERY, 0, 0, 3))
                     # Without a key, as anybody may: the same value is another message.
                     await again.send(b"c")
                     assert again.try_send(b"d")

@@ -8,8 +8,8 @@ import pytest
 import vivum
 from vivum.checkers.registry import check_history
 from vivum.core.errors import UsageError
-from vivum.guarantees import RELIABLE
-from vivum.observe.trace import MessageDelivered, MessageSent, NodeStarted, NodeStopped
+from vivum.guarantees import all_promises, promises_of
+from vivum.observe.trace import GroupNamed, MessageDelivered, MessageSent, NodeStarted, NodeStopped
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import read_promises, read_trace
 
@@ -51,8 +51,9 @@ def test_traces_of_live_nodes_that_lose_packets_keep_every_promise(domain_name, 
     assert sum(isinstance(each, MessageDelivered) for each in records) == NODES * sent
     for kind in (NodeStarted, NodeStopped):
         assert sum(isinstance(each, kind) for each in records) == NODES
-    assert read_promises(tmp_path) == set(RELIABLE.promises)
-    assert check_history(records, RELIABLE.promises, several_clocks=True) == []
+    assert read_promises(tmp_path) == set(), "groups without names promise nothing"
+    assert {each.guarantee for each in records if isinstance(each, GroupNamed)} == {"reliable"}
+    assert check_history(records, all_promises(), promises_of=promises_of, several_clocks=True) == []
 
 
 def test_a_node_that_loses_nothing_counts_nothing(domain_name, tmp_path):
@@ -60,7 +61,7 @@ def test_a_node_that_loses_nothing_counts_nothing(domain_name, tmp_path):
     assert [each.lost_on_purpose for each in told] == [0] * NODES
 
 
-def test_topics_of_best_effort_are_not_traced(domain_name, tmp_path):
+def test_topics_of_best_effort_are_traced_like_others(domain_name, tmp_path):
     async def scene() -> None:
         async with vivum.connect(domain_name, trace=tmp_path) as node:
             topic = await node.enter("/x", bytes, guarantee=vivum.BEST_EFFORT)
@@ -68,7 +69,12 @@ def test_topics_of_best_effort_are_not_traced(domain_name, tmp_path):
             assert (await topic.receive()).value == b"once"
 
     asyncio.run(asyncio.wait_for(scene(), 60))
-    assert not any(isinstance(each, MessageDelivered) for each in read_trace(tmp_path))
+    records = list(read_trace(tmp_path))
+    (sent,) = [each for each in records if isinstance(each, MessageSent)]
+    (given,) = [each for each in records if isinstance(each, MessageDelivered)]
+    assert (sent.sequence, sent.digest) == (given.sequence, given.digest)
+    assert "best_effort" in {each.guarantee for each in records if isinstance(each, GroupNamed)}
+    assert check_history(records, all_promises(), promises_of=promises_of, several_clocks=True) == []
 
 
 def test_a_trace_that_cannot_be_written_does_not_stop_the_node_and_is_told_at_the_end(domain_name, tmp_path):

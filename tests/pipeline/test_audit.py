@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from planted.history import History
 from planted.planted import CORRECT, VIOLATIONS, Planted
 from vivum.checkers.checker import Violation
 from vivum.checkers.registry import CheckerSet, check_history, make_checkers
 from vivum.cli.app import main
 from vivum.core.errors import UsageError
+from vivum.guarantees import GUARANTEES, RELIABLE, Guarantee, all_promises, promises_of
 from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit import CHECKS, audit
 from vivum.pipeline.audit.plain import DOUBTS, ORDER
@@ -102,6 +104,48 @@ def test_a_simulated_run_is_judged_alike_and_only_for_what_it_promised(spark, tm
     verdict = audit(tmp_path / "trace", spark, checks=names, out=tmp_path / "violations")
     assert verdict.counts == checkers.counts()
     assert spark.read.parquet(str(tmp_path / "violations")).count() == verdict.violation_count
+
+
+def troubled(history: History, group: int) -> None:
+    """Break the order of one sender, the agreement of two receivers, and a key in a group."""
+    for life in ("1.1", "2.1"):
+        history.join(life, group)
+    for sender in ("1.1", "2.1"):
+        for sequence in (1, 2, 3, 4):
+            history.send(sender, sequence, group=group)
+    for receiver, senders in (("1.1", ("1.1", "2.1")), ("2.1", ("2.1", "1.1"))):
+        for sender in senders:
+            for sequence in (1, 4, 3):
+                history.deliver(receiver, sender, sequence, group=group)
+            history.key(receiver, sender, 3, 77, group=group)
+
+
+def test_each_group_is_judged_by_what_its_guarantee_promises(spark, tmp_path, monkeypatch):
+    """A new entry with one more promise is checked for its groups and for no others, as by the checkers."""
+    ordered = Guarantee("ordered", "qsm", (), (*RELIABLE.promises, "total_order", "causal"), (), "", "")
+    monkeypatch.setitem(GUARANTEES, "ordered", ordered)
+    history = History()
+    for group, name in enumerate(("best_effort", "reliable", "keyed", "ordered"), 1):
+        history.named("1.1", group, name)
+        history.named("2.1", group, name)
+        troubled(history, group)
+    verdict = audit(write(tmp_path / "named", history.records, promises=()), spark)
+    found = {(each.checker, each.witnesses[0].group) for each in verdict.violations}
+    expected = check_history(history.records, all_promises(), promises_of=promises_of)
+    assert found == {(each.checker, each.witnesses[0].group) for each in expected}
+    assert found == {
+        ("sender_order", 1), ("fifo", 2), ("fifo", 3), ("keys_once", 3), ("fifo", 4), ("total_order", 4), ("causal", 4),
+    }  # fmt: skip
+    assert set(verdict.counts) == set(all_promises()) & set(CHECKS)
+
+    # A group without a name promises what the trace says of such groups.
+    troubled(history, 5)
+    verdict = audit(write(tmp_path / "mixed", history.records, promises=["keys_once", "total_order"]), spark)
+    mixed = {(each.checker, each.witnesses[0].group) for each in verdict.violations}
+    assert mixed == found | {("keys_once", 5), ("total_order", 5)}
+    # Checks that are named judge all groups.
+    verdict = audit(tmp_path / "mixed", spark, checks=["keys_once"])
+    assert {each.witnesses[0].group for each in verdict.violations} == {1, 2, 3, 4, 5}
 
 
 def test_what_is_no_trace_is_told_in_one_sentence(spark, tmp_path):

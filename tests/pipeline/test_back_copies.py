@@ -20,6 +20,7 @@ from vivum.live.replay.back_copies import FROM_THE_BEGINNING
 from vivum.live.replay.catching_up import read_start
 from vivum.pipeline.recording import serving
 from vivum.pipeline.recording.serving import read_piece
+from vivum.protocols.keyed.keys import heads_of
 from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
@@ -247,7 +248,7 @@ def test_without_a_recorder_entering_says_so(domain):
 def test_a_topic_that_is_not_numbered_without_a_gap_is_refused(domain):
     async def scene() -> None:
         async with vivum.connect(domain) as node:
-            with pytest.raises(UsageError, match="replay= needs 'reliable'"):
+            with pytest.raises(UsageError, match="replay= needs 'reliable' or 'keyed'"):
                 await node.enter(TOPIC, bytes, guarantee=vivum.BEST_EFFORT, replay="all")
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_S))
@@ -264,14 +265,14 @@ def test_back_copies_of_a_keyed_topic_have_keys_so_a_batch_that_is_sent_again_is
             recorder = record(domain, tmp_path)
             try:
                 seat = await keyed(first)
-                await seat.send_keyed(QUERY, 3, 0, [b"a", b"b"])
+                await seat.send([b"a", b"b"], heads=heads_of(QUERY, 3, 0, 2))
                 await seat.flush()
                 async with vivum.connect(domain) as late:
                     topic = await late.enter(TOPIC, bytes, guarantee=vivum.KEYED, replay="all")
                     found = [event.value for event in await take(topic, 2)]
                     # The batch begins anew, from another sender.
                     again = await keyed(second)
-                    await again.send_keyed(QUERY, 3, 0, [b"a", b"b", b"c"])
+                    await again.send([b"a", b"b", b"c"], heads=heads_of(QUERY, 3, 0, 3))
                     await again.send([b"c"])
                     found += [event.value for event in await take(topic, 2)]
                     repeated = topic.statistics().repeated

@@ -14,10 +14,13 @@ from vivum.observe.trace import (
     FaultInjected,
     GroupJoined,
     GroupLeft,
+    GroupNamed,
+    KeyDelivered,
     MessageDelivered,
     MessageSent,
     MessagesFailed,
     MessagesLost,
+    MessagesSkipped,
     MessagesStable,
     NodeStarted,
     NodeStopped,
@@ -104,6 +107,17 @@ class History:
             stop=stop,
         )
         return self._add(record)
+
+    def skipped(self, life: str, sender: str, first: int, stop: int, *, group: int = 1) -> MessagesSkipped:
+        return self._add(
+            MessagesSkipped(*self._at(life), group, *parse(sender), first, stop),
+        )
+
+    def key(self, life: str, sender: str, sequence: int, key: int, *, group: int = 1) -> KeyDelivered:
+        return self._add(KeyDelivered(*self._at(life), group, *parse(sender), sequence, key))
+
+    def named(self, life: str, group: int, guarantee: str) -> GroupNamed:
+        return self._add(GroupNamed(*self._at(life), group, f"/topic/{group}", guarantee))
 
     def failed(self, life: str, first: int, stop: int, *, group: int = 1, receiver: int = 0) -> MessagesFailed:
         record = MessagesFailed(

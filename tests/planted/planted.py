@@ -150,6 +150,43 @@ def delivery_after_leaving() -> Planted:
     return Planted(history.records, "fifo", (left, delivered), frozenset({"sender_order"}))
 
 
+# Keys once.
+
+
+def key_handed_over_twice() -> Planted:
+    """2 sends again what 1 had sent; 3 does not notice."""
+    history = started("1.1", "2.1", "3.1")
+    history.everywhere(["3.1"], "1.1", 1)
+    first = history.key("3.1", "1.1", 1, 77)
+    history.everywhere(["3.1"], "2.1", 1)
+    again = history.key("3.1", "2.1", 1, 77)
+    for sender, receivers in (("1.1", ("1.1", "2.1")), ("2.1", ("2.1", "1.1"))):
+        for receiver in receivers:
+            history.deliver(receiver, sender, 1)
+    return Planted(history.records, "keys_once", (first, again))
+
+
+def repetition_delivered_after_it_was_left_out() -> Planted:
+    history = started("1.1", "2.1")
+    history.everywhere(["1.1", "2.1"], "1.1", 1)
+    history.everywhere(["1.1"], "1.1", 2)
+    left_out = history.skipped("2.1", "1.1", 2, 3)
+    late = history.deliver("2.1", "1.1", 2)
+    return Planted(history.records, "fifo", (left_out, late), frozenset({"sender_order"}))
+
+
+# Sender order.
+
+
+def best_effort_out_of_order() -> Planted:
+    history = started("1.1", "2.1")
+    history.everywhere(["1.1"], "1.1", 1, 2, 3)
+    overtaking = history.deliver("2.1", "1.1", 3)
+    late = history.deliver("2.1", "1.1", 2)
+    also = frozenset({"fifo", "causal", "total_order", "all_delivered"})
+    return Planted(history.records, "sender_order", (overtaking, late), also)
+
+
 # Causal order.
 
 
@@ -328,6 +365,31 @@ def losses_reported() -> Planted:
     return Planted(history.records)
 
 
+def repetitions_left_out() -> Planted:
+    """1 dies half-way, 2 sends all of it again under the same keys, and 1 in its next life once more."""
+    history = started("1.1", "2.1", "3.1")
+    history.everywhere(["1.1", "2.1", "3.1"], "1.1", 1, 2)
+    for life in ("1.1", "2.1", "3.1"):
+        for sequence in (1, 2):
+            history.key(life, "1.1", sequence, sequence)
+    history.stop("1.1")
+    for sequence in (1, 2):
+        history.send("2.1", sequence)
+    history.everywhere(["2.1", "3.1"], "2.1", 3)
+    for life in ("2.1", "3.1"):
+        history.skipped(life, "2.1", 1, 3)
+        history.key(life, "2.1", 3, 3)
+    history.everywhere(["2.1", "3.1"], "2.1", 4)
+    history.start("1.2")
+    history.join("1.2")
+    history.everywhere(["1.2"], "1.2", 1)
+    # What another life of the node had does not count.
+    history.key("1.2", "1.2", 1, 1)
+    for life in ("2.1", "3.1"):
+        history.skipped(life, "1.2", 1, 2)
+    return Planted(history.records)
+
+
 def survivors_agree() -> Planted:
     """3 crashes in view 1 with more delivered than the survivors; 4 joins in view 2; 2 leaves in view 2."""
     lives = ["1.1", "2.1", "3.1"]
@@ -364,6 +426,9 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     message_overtaken,
     lost_message_delivered_after_all,
     delivery_after_leaving,
+    key_handed_over_twice,
+    repetition_delivered_after_it_was_left_out,
+    best_effort_out_of_order,
     answer_before_its_question,
     answer_before_its_question_across_groups,
     two_receivers_disagree,
@@ -407,6 +472,7 @@ CORRECT: list[Callable[[], Planted]] = [
     message_of_a_view_of_the_stay_before,
     member_dropped_before_the_confirmation_of_what_it_lacks,
     losses_reported,
+    repetitions_left_out,
     end_and_losses_after_faults,
     survivors_agree,
 ]

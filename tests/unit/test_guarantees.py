@@ -5,7 +5,7 @@ import pytest
 import vivum
 from vivum.checkers.registry import CHECKERS
 from vivum.core.errors import UsageError
-from vivum.guarantees import GUARANTEES, RELIABLE, guarantee_of, recorded_guarantee
+from vivum.guarantees import BEST_EFFORT, GUARANTEES, KEYED, RELIABLE, bare_guarantee, final_promises_of, guarantee_of
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.unrepaired.machine import UnrepairedMachine
 
@@ -23,7 +23,7 @@ def test_an_unknown_guarantee_is_the_callers_fault_and_the_error_lists_what_ther
 
 def test_every_promise_has_a_checker_and_every_transport_a_protocol() -> None:
     for entry in GUARANTEES.values():
-        assert set(entry.promises) <= set(CHECKERS)
+        assert set(entry.promises + entry.liveness) <= set(CHECKERS)
         assert entry.transport in {QsmMachine.transport, UnrepairedMachine.transport}
 
 
@@ -32,7 +32,16 @@ def test_reliable_does_not_claim_virtual_synchrony() -> None:
     assert not any("virtual_synchrony" in entry.promises for entry in GUARANTEES.values())
 
 
-def test_logs_of_earlier_versions_are_understood() -> None:
-    assert recorded_guarantee("reliable, keyed") is vivum.KEYED
-    assert recorded_guarantee("best effort") is vivum.BEST_EFFORT
-    assert recorded_guarantee(None) is RELIABLE
+def test_a_bare_transport_promises_what_the_entry_without_layers_does() -> None:
+    assert bare_guarantee(QsmMachine.transport) is RELIABLE
+    assert bare_guarantee(UnrepairedMachine.transport) is BEST_EFFORT
+
+
+def test_what_an_entry_means_is_read_from_its_promises_and_layers() -> None:
+    assert [each.is_gap_free for each in (BEST_EFFORT, RELIABLE, KEYED)] == [False, True, True]
+    assert [each.is_headed for each in (BEST_EFFORT, RELIABLE, KEYED)] == [False, False, True]
+
+
+def test_what_is_judged_at_the_end_of_a_run_comes_on_top() -> None:
+    assert set(final_promises_of("keyed")) == {*RELIABLE.promises, "keys_once", "all_delivered"}
+    assert final_promises_of("best_effort") == BEST_EFFORT.promises

@@ -15,7 +15,7 @@ from layers import (
     PURITY_EXCEPTIONS,
     SEEDED,
 )
-from tidy.sources import Module, files, modules, shown
+from tidy.sources import Module, files, modules, parsed, shown
 
 _ROW = {part: row for row, parts in enumerate(LAYERS) for part in parts}
 _WALL_CLOCKS = {"now", "utcnow", "today"}
@@ -176,3 +176,58 @@ def library_faults(root: Path) -> list[str]:
                 place = shown(root, module.path, each.line)
                 faults.append(f"{place}: {library} is imported in {' and '.join(sorted(owners))} alone")
     return faults
+
+
+_GUARANTEES = "src/vivum/guarantees.py"
+_KNOW_NO_ENTRY = {"live", "runtime", "node", "storage", "protocols"}
+
+
+def entry_faults(root: Path) -> list[str]:
+    """Find what knows a guarantee or a layer by name below the registry or beside it: it must ask the entry instead."""
+    registry = root / _GUARANTEES
+    if not registry.exists():
+        return []
+    entries, names, layers = _registered(parsed(registry))
+    faults = []
+    for module in modules(root):
+        if module.part not in _KNOW_NO_ENTRY or module.name.startswith(layers):
+            continue
+        for each in module.imports():
+            if each.name.startswith(layers):
+                faults.append(f"{shown(root, module.path, each.line)}: knows the layer {each.name}; ask the entry")
+        texts = _documentation(module.tree)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Name):
+                said, is_known = node.id, node.id in entries
+            elif isinstance(node, ast.Attribute):
+                said, is_known = node.attr, node.attr in entries
+            elif isinstance(node, ast.Constant):
+                said, is_known = str(node.value), node.value in names and id(node) not in texts
+            else:
+                continue
+            if is_known:
+                faults.append(f"{shown(root, module.path, node.lineno)}: names the guarantee {said}; ask the entry")
+    return faults
+
+
+def _registered(tree: ast.Module) -> tuple[set[str], set[str], tuple[str, ...]]:
+    """Return the constants of the entries, their names, and the packages of their layers."""
+    entries: set[str] = set()
+    names: set[str] = set()
+    layers: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            called = node.value
+            if isinstance(called.func, ast.Name) and called.func.id == "Guarantee":
+                entries.update(target.id for target in node.targets if isinstance(target, ast.Name))
+                names.update(str(each.value) for each in called.args[:1] if isinstance(each, ast.Constant))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vivum.protocols."):
+            package = (node.module or "").split(".")[:3]
+            if len((node.module or "").split(".")) > len(package):
+                layers.append(".".join(package) + ".")
+    return entries, names, tuple(layers)
+
+
+def _documentation(tree: ast.Module) -> set[int]:
+    """Return the ids of constants that stand alone: docstrings."""
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -7,10 +7,11 @@ later than others sent; otherwise to those who had joined before the send. The s
 in the group. A second stay of one life is owed messages from its own first view on: those of earlier views were
 for the stay before.
 
-A debt is paid by delivery in that stay, by `MessagesLost` at that receiver, or by `MessagesFailed` at the sender that
-names the receiver. A failure that names nobody (node 0) pays only where no view says who the members are, or where
-the sender has left the group since it sent the message: one that stays must serve a member that stays. Messages of a
-life that ended are owed only if it had reported them as `MessagesStable`: who crashed cannot tell any more.
+A debt is paid by delivery in that stay, by `MessagesLost` or `MessagesSkipped` at that receiver, or by
+`MessagesFailed` at the sender that names the receiver. A failure that names nobody (node 0) pays only where no view
+says who the members are, or where the sender has left the group since it sent the message: one that stays must serve a
+member that stays. Messages of a life that ended are owed only if it had reported them as `MessagesStable`: who crashed
+cannot tell any more.
 
 A confirmation binds at once. Who is in the view of the message, and still in the group's newest view when
 `MessagesStable` comes, must have had the message by then, or get it later; that the protocol ends its life
@@ -34,6 +35,7 @@ from vivum.observe.trace import (
     MessageSent,
     MessagesFailed,
     MessagesLost,
+    MessagesSkipped,
     MessagesStable,
     NodeStarted,
     NodeStopped,
@@ -148,6 +150,13 @@ class AllDelivered(Checker):
 
     def on_messages_lost(self, record: MessagesLost) -> None:
         """Note that the receiver was told."""
+        self._settle(record)
+
+    def on_messages_skipped(self, record: MessagesSkipped) -> None:
+        """Note that the receiver had the same from another sender."""
+        self._settle(record)
+
+    def _settle(self, record: MessagesLost | MessagesSkipped) -> None:
         stay = self._stays.get((record.node, record.incarnation, record.group))
         if stay is not None:
             had = stay.had.setdefault((record.sender, record.sender_incarnation), RangeSet())

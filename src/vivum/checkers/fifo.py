@@ -2,7 +2,8 @@
 
 A stay's stream may begin anywhere: a late joiner does not get what was sent before. From its first
 delivery on, each number must follow the last one, except numbers that `MessagesLost` told this life about,
-before or after the delivery behind the hole. What was reported as lost must not be delivered later. After
+before or after the delivery behind the hole, or that it left out as repetitions (`MessagesSkipped`). What was reported
+as lost or left out must not be delivered later. After
 `GroupLeft` nothing may be delivered.
 
 Holes at the end of a stream are not seen here: a receiver that stops delivering passes. That is for
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 from vivum.checkers.checker import Checker, describe, message_of
 from vivum.core.ranges import RangeSet
-from vivum.observe.trace import GroupJoined, GroupLeft, MessageDelivered, MessagesLost
+from vivum.observe.trace import GroupJoined, GroupLeft, MessageDelivered, MessagesLost, MessagesSkipped
 
 
 class _Trouble:
@@ -23,7 +24,7 @@ class _Trouble:
 
     def __init__(self) -> None:
         self.lost = RangeSet()
-        self.reports: list[MessagesLost] = []
+        self.reports: list[MessagesLost | MessagesSkipped] = []
         self.gaps: list[tuple[RangeSet, MessageDelivered, MessageDelivered]] = []
 
 
@@ -79,6 +80,13 @@ class Fifo(Checker):
 
     def on_messages_lost(self, record: MessagesLost) -> None:
         """Excuse numbers, in holes already seen and in those to come."""
+        self._excuse(record)
+
+    def on_messages_skipped(self, record: MessagesSkipped) -> None:
+        """Excuse repetitions in the same way."""
+        self._excuse(record)
+
+    def _excuse(self, record: MessagesLost | MessagesSkipped) -> None:
         key = (record.node, record.incarnation, record.group)
         if key in self._left:
             return  # Told after it had left: harmless, and no new stay.
@@ -113,7 +121,8 @@ class Fifo(Checker):
         trouble = stream.trouble
         if sequence in trouble.lost:
             told = next(each for each in trouble.reports if each.sequence <= sequence < each.stop)
-            self.report(f"{who} delivered {message} although it had reported it as lost", told, record)
+            before = "reported it as lost" if isinstance(told, MessagesLost) else "left it out as a repetition"
+            self.report(f"{who} delivered {message} although it had {before}", told, record)
         elif last is not None and sequence < stream.next_sequence:
             self.report(
                 f"{who} delivered {message} after {last.sequence} of the same sender",

@@ -2,9 +2,12 @@
 
 In a set, a record goes to the handlers of its type and to nobody else; one that no checker wants costs one
 dictionary lookup. That matters because most records of a simulation are frames, which no checker reads.
+
+Groups may promise different things. A record of a group that has a name (`GroupNamed`) goes to the checkers that its
+guarantee promises, one of no group to all. A group without a name is judged by all checkers of the set.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from vivum.checkers.all_delivered import AllDelivered
 from vivum.checkers.bounded_queues import BoundedQueues
@@ -13,6 +16,7 @@ from vivum.checkers.checker import Checker, Handler, Violation
 from vivum.checkers.clocks import in_causal_order
 from vivum.checkers.failures_explained import FailuresExplained
 from vivum.checkers.fifo import Fifo
+from vivum.checkers.keys_once import KeysOnce
 from vivum.checkers.lives_explained import LivesExplained
 from vivum.checkers.no_creation import NoCreation
 from vivum.checkers.no_duplicate import NoDuplicate
@@ -22,7 +26,7 @@ from vivum.checkers.view_agreement import ViewAgreement
 from vivum.checkers.views_first import ViewsFirst
 from vivum.checkers.virtual_synchrony import VirtualSynchrony
 from vivum.core.errors import UsageError
-from vivum.observe.trace import Record, TraceRecord
+from vivum.observe.trace import GroupNamed, Record, TraceRecord
 
 CHECKERS: dict[str, type[Checker]] = {
     each.name: each
@@ -31,6 +35,7 @@ CHECKERS: dict[str, type[Checker]] = {
         NoCreation,
         SenderOrder,
         Fifo,
+        KeysOnce,
         Causal,
         TotalOrder,
         ViewAgreement,
@@ -54,21 +59,41 @@ def make_checkers(names: Iterable[str]) -> list[Checker]:
     return [CHECKERS[name]() for name in wanted]
 
 
+PromisesOf = Callable[[str], Collection[str]]
+"""Returns the names of the checkers that a guarantee of this name promises."""
+
+
 class CheckerSet:
     """A tracer that feeds checkers."""
 
-    __slots__ = ("_handlers", "checkers")
+    __slots__ = ("_by_group", "_by_guarantee", "_handlers", "_promises_of", "checkers")
 
-    def __init__(self, checkers: Iterable[Checker]) -> None:
+    def __init__(self, checkers: Iterable[Checker], promises_of: PromisesOf | None = None) -> None:
+        """Begin. With `promises_of`, groups that have names are judged by what their guarantees promise."""
         self.checkers = list(checkers)
-        self._handlers: dict[type[Record], list[Handler]] = {}
+        self._promises_of = promises_of
+        self._handlers = self._handlers_of([each.name for each in self.checkers])
+        self._by_guarantee: dict[str, dict[type[Record], list[Handler]]] = {}
+        self._by_group: dict[int | None, dict[type[Record], list[Handler]]] = {}
+
+    def _handlers_of(self, names: Collection[str]) -> dict[type[Record], list[Handler]]:
+        found: dict[type[Record], list[Handler]] = {}
         for checker in self.checkers:
-            for record_type, handler in checker.handlers.items():
-                self._handlers.setdefault(record_type, []).append(handler)
+            for record_type, handler in checker.handlers.items() if checker.name in names else ():
+                found.setdefault(record_type, []).append(handler)
+        return found
 
     def __call__(self, record: TraceRecord) -> None:
-        """Hand a record to the checkers that want its type."""
-        handlers = self._handlers.get(type(record))
+        """Hand a record to the checkers that want its type, and judge its group."""
+        if type(record) is GroupNamed and self._promises_of is not None:
+            known = self._by_guarantee.get(record.guarantee)
+            if known is None:
+                known = self._by_guarantee[record.guarantee] = self._handlers_of(self._promises_of(record.guarantee))
+            self._by_group[record.group] = known
+        by_type = self._handlers
+        if self._by_group:
+            by_type = self._by_group.get(getattr(record, "group", None), by_type)
+        handlers = by_type.get(type(record))
         if handlers is not None:
             for handler in handlers:
                 handler(record)
@@ -93,13 +118,17 @@ class CheckerSet:
 
 
 def check_history(
-    records: Iterable[TraceRecord], names: Iterable[str], *, several_clocks: bool = False
+    records: Iterable[TraceRecord],
+    names: Iterable[str],
+    *,
+    promises_of: PromisesOf | None = None,
+    several_clocks: bool = False,
 ) -> list[Violation]:
-    """Run checkers over a whole history.
+    """Run checkers over a whole history, with `promises_of` each over the groups that promise it.
 
     Pass `several_clocks=True` for traces of real nodes, where a time is only that node's opinion.
     """
-    checkers = CheckerSet(make_checkers(names))
+    checkers = CheckerSet(make_checkers(names), promises_of)
     for record in in_causal_order(records) if several_clocks else records:
         checkers(record)
     return checkers.finish()

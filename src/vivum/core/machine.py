@@ -83,7 +83,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     view: ViewNumber
     sent_ns: int
     heads: Sequence[bytes] = ()
-    """Of a keyed group: the head of each message, for recorders, which send them again."""
+    """Of a group with a layer that has heads: the head of each message, for recorders, which send them again. One byte,
+    then the message's key, if it has one."""
 
 
 class InstallView(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.core.text import check_text
 from vivum.core.topic_names import check_name, check_pattern, is_pattern
-from vivum.guarantees import BEST_EFFORT, RELIABLE, Guarantee, guarantee_of
+from vivum.guarantees import DEFAULT, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
 from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
 from vivum.live.inbox import Inbox
@@ -36,6 +36,7 @@ from vivum.protocols.commands import (
     LeaveGroup,
     LifeBegan,
     LifeEnded,
+    MessagesLeftOut,
     SendConfirmed,
     SendFailed,
     SlowMembers,
@@ -225,7 +226,7 @@ class NodeHandle:
         names: Iterable[str],
         kind: type[T],
         *,
-        guarantee: Guarantee | str = RELIABLE,
+        guarantee: Guarantee | str = DEFAULT,
         receive: bool = True,
         own: bool = True,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
@@ -237,7 +238,7 @@ class NodeHandle:
         wanted = [self._checked_name(name) for name in names]
         promised = guarantee_of(guarantee)
         codec = codec_of(kind)
-        drops = promised is BEST_EFFORT if drop_oldest is None else drop_oldest
+        drops = not promised.is_gap_free if drop_oldest is None else drop_oldest
         made: list[Topic[T]] = []
 
         def listen(seat: Seat) -> Listener | None:
@@ -263,7 +264,7 @@ class NodeHandle:
         pattern: str,
         kind: type[T],
         *,
-        guarantee: Guarantee | str = RELIABLE,
+        guarantee: Guarantee | str = DEFAULT,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
     ) -> Subscription[T]:
@@ -273,7 +274,7 @@ class NodeHandle:
         """
         self.check_open()
         promised = guarantee_of(guarantee)
-        drops = promised is BEST_EFFORT if drop_oldest is None else drop_oldest
+        drops = not promised.is_gap_free if drop_oldest is None else drop_oldest
         inbox = Inbox(pattern, receive_bytes_max, drops)
         checked = check_pattern(check_text(pattern, "pattern"))
         subscription = Subscription(self, checked, codec_of(kind), promised, inbox)
@@ -358,7 +359,7 @@ class NodeHandle:
         seat = Seat(self._host, record.name, GroupId(record.group), shared, guarantee)
         self._seats[record.name] = self._by_group[seat.group] = seat
         if self._trace is not None:
-            self._trace.on_topic(self._host.now_ns, seat.name, seat.group, guarantee)
+            self._trace.on_topic(seat.name, seat.group, guarantee)
 
     async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
@@ -469,6 +470,10 @@ class NodeHandle:
                 if seat is not None:
                     text = f"messages {first} to {stop - 1} of node {sender} in {seat.name} can no longer be had"
                     seat.interrupt(MissedMessages(text, stop - first, sender, first))
+            case MessagesLeftOut(group):
+                seat = self._by_group.get(group)
+                if seat is not None:
+                    seat.on_left_out(event)
             case LifeBegan(member):
                 self._life = member
                 if self._trace is not None:
@@ -551,7 +556,7 @@ class NodeHandle:
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         if self._trace is not None:
             for seat in self._by_group.values():
-                self._trace.on_topic(self._host.now_ns, seat.name, seat.group, seat.guarantee)
+                self._trace.on_topic(seat.name, seat.group, seat.guarantee)
         self._look_at_entering()
 
     def _move_seats(self, records: Iterable[TopicRecord]) -> None:

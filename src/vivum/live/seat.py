@@ -20,9 +20,7 @@ from vivum.core.ranges import RangeSet
 from vivum.guarantees import Guarantee
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
-from vivum.protocols.commands import JoinGroup, SendFailed, SendMessages, SlowMembers
-from vivum.protocols.keyed.keys import SeenKeys, head_bytes, heads_of
-from vivum.protocols.keyed.layer import KeyedLayer
+from vivum.protocols.commands import JoinGroup, MessagesLeftOut, SendFailed, SendMessages, SlowMembers
 from vivum.protocols.layer import Layer
 from vivum.runtime.member_host import MemberHost
 from vivum.wire.codec import PackedRun
@@ -138,11 +136,13 @@ class Seat:
         "listeners",
         "name",
         "packs",
+        "repeated",
         "schema",
         "sent",
         "settled",
         "slow",
         "stable",
+        "unreadable",
         "view",
         "watchers",
     )
@@ -169,6 +169,8 @@ class Seat:
         self.sent = 0
         self.delivered = 0
         self.failed = 0
+        self.repeated = 0
+        self.unreadable = 0
         self.view: TopicView | None = None
         self.listeners: tuple[Listener, ...] = ()
         self.watchers: tuple[deque[TopicView], ...] = ()
@@ -187,11 +189,6 @@ class Seat:
     def name_of(self, group: GroupId) -> str:  # noqa: ARG002
         """Return the name of the topic, whatever its group is now."""
         return self.name
-
-    @property
-    def seen(self) -> SeenKeys | None:
-        """The keys that were handed over, of a keyed topic."""
-        return next((layer.seen for layer in self.layers if isinstance(layer, KeyedLayer)), None)
 
     @property
     def is_settled(self) -> bool:
@@ -263,22 +260,17 @@ class Seat:
             await asyncio.sleep(0)
             host.yielded_s = host.time()
 
-    def send_keyed(self, query: bytes, batch: int, first: int, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """Send messages with keys from (query, batch, first) on. The topic must be keyed, the query has 16 bytes."""
-        assert self.seen is not None, self.name
-        return self.send(payloads, heads=heads_of(query, batch, first, len(payloads)))
-
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """Send messages of a keyed topic that already have their heads."""
-        assert self.seen is not None, self.name
-        sizes = [head_bytes(each) for each in payloads]
+        """Send messages with their heads before them, as recorded. The topic's guarantee must have heads."""
+        (layer,) = (each for each in self.layers if each.is_headed)
+        sizes = [layer.head_bytes(each) for each in payloads]
         bare = [each[size:] for each, size in zip(payloads, sizes, strict=True)]
         return self.send(bare, heads=[each[:size] for each, size in zip(payloads, sizes, strict=True)])
 
     # What became of it.
 
     def on_confirmed(self, first: int, stop: int) -> None:
-        """Note that every member has these messages."""
+        """Note that these messages are confirmed."""
         self.stable += max(0, stop - max(first, self._first))
         self._settle(first, stop)
 
@@ -362,6 +354,13 @@ class Seat:
             else:
                 plain = plain or replace(delivery, payloads=run.cut())
                 listener.put(plain)
+
+    def on_left_out(self, event: MessagesLeftOut) -> None:
+        """Count messages that a layer left out."""
+        if event.are_repeated:
+            self.repeated += event.stop - event.first
+        else:
+            self.unreadable += event.stop - event.first
 
     def interrupt(self, told: MissedMessages) -> None:
         """Report to all listeners that messages are missing."""

@@ -306,7 +306,7 @@ class Topic(Generic[T]):
     def statistics(self) -> TopicStatistics:
         """Return what this node did in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
-        view, seen = seat.view, seat.seen
+        view = seat.view
         return TopicStatistics(
             seat.sent,
             seat.stable,
@@ -314,8 +314,8 @@ class Topic(Generic[T]):
             seat.delivered,
             inbox.size,
             inbox.missed,
-            self._reader.undecodable + (0 if seen is None else seen.malformed),
-            0 if seen is None else seen.repeated,
+            self._reader.undecodable + seat.unreadable,
+            seat.repeated,
             0 if view is None else view.number,
             0 if view is None else len(view.members),
         )

@@ -1,8 +1,9 @@
 """The trace of a live node: what it sent, delivered and installed. In Parquet files, for `vivum audit`, or simulated.
 
 Costs some microseconds for each message. A thread writes the files. At most `FILES_WAITING_MAX` of them wait for it;
-then the node waits too, since a trace with a hole is useless. Topics that promise nothing (best effort) are left out.
-For `vivum pipeline run operations` the trace also has the names of topics, and what the node sent in each second.
+then the node waits too, since a trace with a hole is useless. A topic's name and guarantee stand before all else of
+its group: `vivum audit` takes its promises from there. For `vivum pipeline run operations` the trace also has what the
+node sent in each second.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from queue import Queue
 from threading import Thread
 
 from vivum.core.ids import GroupId, Member
-from vivum.guarantees import RELIABLE, Guarantee
-from vivum.observe.trace import GroupNamed, NodeMeasured, NodeStarted, NodeStopped, TraceRecord
+from vivum.guarantees import Guarantee
+from vivum.observe.trace import GroupJoined, GroupNamed, NodeMeasured, NodeStarted, NodeStopped, TraceRecord
 from vivum.runtime.environment import TraceSink, current_environment
 from vivum.runtime.member_host import MemberHost
 from vivum.storage.errors import StorageError
@@ -36,7 +37,7 @@ class TraceFolder:
     def __init__(self, folder: Path, name: str) -> None:
         """Begin. Files are named after the node, whose name is unique to this start."""
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "node"
-        self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=RELIABLE.promises)
+        self._writer = TraceWriter(folder, label, rows_per_file=ROWS_PER_FILE, promises=())
         self._held: list[TraceRecord] = []
         self._full: Queue[list[TraceRecord] | None] = Queue(FILES_WAITING_MAX)
         self._is_closed = False
@@ -88,7 +89,7 @@ class NodeTrace:
 
     def __init__(self, *sinks: TraceSink) -> None:
         self._sinks = sinks
-        self._unjudged: set[int] = set()
+        self._unnamed: dict[GroupId, tuple[str, Guarantee]] = {}
         self._life: Member | None = None
         self._host: MemberHost | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -96,19 +97,21 @@ class NodeTrace:
 
     def __call__(self, record: TraceRecord) -> None:
         """Take one record."""
-        if not self._unjudged or getattr(record, "group", None) not in self._unjudged:
-            for sink in self._sinks:
-                sink(record)
+        if self._unnamed and type(record) is GroupJoined:
+            self._name(record)
+        for sink in self._sinks:
+            sink(record)
 
-    def on_topic(self, now_ns: int, name: str, group: GroupId, guarantee: Guarantee) -> None:
-        """Note that a topic has this group now. Records of groups that promise nothing are left out."""
-        if not guarantee.promises:
-            self._unjudged.add(group)
-            return
-        # Another service may have given the number to another topic before.
-        self._unjudged.discard(group)
-        if self._life is not None:
-            self(GroupNamed(now_ns, *self._life, group, name))
+    def on_topic(self, name: str, group: GroupId, guarantee: Guarantee) -> None:
+        """Note that a topic has this group from now on: it is named before the node is in the group."""
+        self._unnamed[group] = (name, guarantee)
+
+    def _name(self, joined: GroupJoined) -> None:
+        found = self._unnamed.pop(GroupId(joined.group), None)
+        if found is not None:
+            name, guarantee = found
+            life = (joined.node, joined.incarnation)
+            self(GroupNamed(joined.time_ns, *life, joined.group, name, guarantee.name))
 
     def watch(self, host: MemberHost) -> None:
         """Record every second what a node sent, until it is closed."""

@@ -45,6 +45,9 @@ class ProtocolEntry:
     make_service: Callable[[Member, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
 
+    transport: str = ""
+    """The transport of its groups, where a guarantee has it."""
+
     first_commands: tuple[Command, ...] = ()
     """The first commands of the application on every host."""
 
@@ -102,7 +105,7 @@ def _make_qsm_node(
     # Any node knows where the service is, if the first one is gone.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
-    machine = QsmMachine(client, gate, settings, trace=trace)
+    machine = QsmMachine(client, gate, settings)
     place = ServiceRole(gate, client)
     return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
 
@@ -135,12 +138,17 @@ PROTOCOLS: dict[str, ProtocolEntry] = {
         ReferenceSettings, _make_reference_node, "Best-effort multicast, then NAKs to the sender"
     ),
     "qsm": ProtocolEntry(
-        QsmSettings, _make_qsm_node, "Regions of overlap, token rings, repair from caches", _make_service_node
+        QsmSettings,
+        _make_qsm_node,
+        "Regions of overlap, token rings, repair from caches",
+        _make_service_node,
+        transport=QsmMachine.transport,
     ),
     "domain": ProtocolEntry(
         QsmSettings,
         _make_domain_node,
         "Whole live nodes: QSM, best effort, directory; they find each other and carry the service themselves",
+        transport=QsmMachine.transport,
         first_commands=(JoinDomain(),),
         carries_service=True,
     ),

@@ -76,7 +76,7 @@ def compose_member(
     gate = Gate(domain, counters, nobody, trace, limits)
     multicast, seeds = settings.multicast, way_in.seeds
     client = MembershipClient(name, wanted, endpoint, (), gate, rng, trace=trace)
-    qsm = QsmMachine(client, gate, settings, limits, trace=trace, builder=builder)
+    qsm = QsmMachine(client, gate, settings, limits, builder=builder)
     role = ServiceRole(gate, client)
     finder = Finder(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)

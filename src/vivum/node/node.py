@@ -1,12 +1,14 @@
 """The node: opens datagrams at the gate, hands frames to protocols, and puts what they cause into one order.
 
-Knows no protocol by name. Traces, in one place for all protocols, what reaches the application.
+Knows no protocol by name. Traces and counts, in one place for all protocols, what the application sends and what
+reaches it: at the top of the stacks, above all layers.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from zlib import crc32
 
-from vivum.core.errors import UsageError
+from vivum.core.errors import LimitError, UsageError
 from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import (
     NO_FRAMES,
@@ -24,9 +26,12 @@ from vivum.observe.counters import Counters
 from vivum.observe.trace import (
     GroupJoined,
     GroupLeft,
+    KeyDelivered,
     MessageDelivered,
+    MessageSent,
     MessagesFailed,
     MessagesLost,
+    MessagesSkipped,
     MessagesStable,
     QueueMeasured,
     Tracer,
@@ -38,6 +43,7 @@ from vivum.protocols.commands import (
     GroupsLeft,
     JoinGroup,
     LeaveGroup,
+    MessagesLeftOut,
     QueueGrew,
     SendConfirmed,
     SendFailed,
@@ -149,16 +155,17 @@ class Node:
         if lifted is None:
             self._gate.refuse_kind(now_ns, source, frame)
         else:
-            self._effects += lifted
+            self._take_up(lifted)
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Hand messages to the stack of their group, any other command to the protocol that takes it."""
+        """Hand messages to the stack of their group, any other command to the protocol that takes it.
+
+        So joins and leaves go to the protocol that has the node's membership, whatever the group's transport: views,
+        regions and channels are made for all groups of a node together. Other transports read them there.
+        """
         self._now_ns = now_ns
-        if type(command) is SendMessages and (stack := self._stacks.get(command.group)) is not None:
-            stack.submit(now_ns, command)
-            protocol = stack.transport
-            if stack.layers:
-                self._stacks.after(command.group, stack)
+        if type(command) is SendMessages:
+            protocol = self._submit_messages(now_ns, command)
         else:
             protocol = self._protocol_for(command)
             if type(command) is JoinGroup:
@@ -168,6 +175,25 @@ class Node:
                 self._stacks.leave(command.group)
         if protocol.effects:
             self._collect(protocol)
+
+    def _submit_messages(self, now_ns: int, command: SendMessages) -> ProtocolMachine:
+        """Hand messages to the top of their stack; return the transport under it."""
+        stack = self._stacks.get(command.group)
+        transport = self._protocol_for(command) if stack is None else stack.transport
+        try:
+            if stack is None:
+                transport.submit(now_ns, command)
+            else:
+                stack.submit(now_ns, command)
+        except LimitError:
+            self.counters.messages_rejected += len(command.payloads)
+            raise
+        self.counters.messages_accepted += len(command.payloads)
+        if self.trace is not None:
+            self._trace_sent(self.trace, transport, command)
+        if stack is not None and stack.layers:
+            self._stacks.after(command.group, stack)
+        return transport
 
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets."""
@@ -185,14 +211,24 @@ class Node:
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Submit a command; return the frames of it that can leave before all else."""
-        stack = self._stacks.get(command.group) if type(command) is SendMessages else None
+        if type(command) is not SendMessages:
+            self.submit(now_ns, command)
+            return []
+        stack = self._stacks.get(command.group)
         protocol = self._protocol_for(command) if stack is None else stack.transport
         send_now = self._send_now.get(id(protocol))
         if send_now is None or (stack is not None and stack.layers):
             self.submit(now_ns, command)
             return []
         self._now_ns = now_ns
-        datagrams = send_now(now_ns, command)
+        try:
+            datagrams = send_now(now_ns, command)
+        except LimitError:
+            self.counters.messages_rejected += len(command.payloads)
+            raise
+        self.counters.messages_accepted += len(command.payloads)
+        if self.trace is not None:
+            self._trace_sent(self.trace, protocol, command)
         if protocol.effects:
             self._collect(protocol)
         self._count_sent(datagrams)
@@ -206,7 +242,7 @@ class Node:
             if protocol.effects:
                 self._collect(protocol)
         if self._stacks.have_layers:
-            self._effects += self._stacks.on_timer(now_ns)
+            self._take_up(self._stacks.on_timer(now_ns))
 
     def next_deadline_ns(self) -> int | None:
         """Return the earliest deadline of all protocols."""
@@ -251,6 +287,11 @@ class Node:
     def _collect(self, protocol: ProtocolMachine) -> None:
         """Collect what a call to a protocol caused, before another one is called."""
         effects = protocol.effects
+        self._take_up(self._stacks.lift(self._now_ns, effects) if self._stacks.have_layers else effects)
+        effects.clear()
+
+    def _take_up(self, effects: list[Effect]) -> None:
+        """Count, trace and keep what comes out at the top of the stacks."""
         counters = self.counters
         for effect in effects:
             if type(effect) is Delivery:
@@ -258,8 +299,7 @@ class Node:
         if self.trace is not None:
             for effect in effects:
                 self._trace_effect(self.trace, effect)
-        self._effects += self._stacks.lift(self._now_ns, effects) if self._stacks.have_layers else effects
-        effects.clear()
+        self._effects += effects
 
     def _count_sent(self, datagrams: list[Datagram]) -> None:
         counters = self.counters
@@ -268,6 +308,14 @@ class Node:
             counters.bytes_sent += len(datagram.data)
 
     # Traces.
+
+    def _trace_sent(self, trace: Tracer, transport: ProtocolMachine, command: SendMessages) -> None:
+        """Trace messages that were just taken: the transport has numbered them, as the last of their group."""
+        assert isinstance(transport, NumbersMessages)
+        group, payloads = command.group, command.payloads
+        first, view = transport.next_sequence(group) - len(payloads), transport.view_of(group)
+        for sequence, payload in enumerate(payloads, first):
+            trace(MessageSent(self._now_ns, *self.member, group, sequence, view, crc32(payload)))
 
     def _trace_effect(self, trace: Tracer, effect: Effect) -> None:
         now_ns, (node, incarnation) = self._now_ns, self.member
@@ -280,6 +328,9 @@ class Node:
                 trace(MessagesFailed(now_ns, node, incarnation, group, first, stop, receiver or 0, cause))
             case GapReported(group, sender, first, stop):
                 trace(MessagesLost(now_ns, node, incarnation, group, sender.node, sender.incarnation, first, stop))
+            case MessagesLeftOut(group, sender, first, stop, are_repeated):
+                record = MessagesSkipped if are_repeated else MessagesLost
+                trace(record(now_ns, node, incarnation, group, sender.node, sender.incarnation, first, stop))
             case QueueGrew(queue, depth, limit, unit):
                 trace(QueueMeasured(now_ns, node, incarnation, queue, depth, limit, unit))
             case GroupsLeft(groups):
@@ -310,6 +361,10 @@ class Node:
                     delivery.sent_ns,
                 )
             )
+        for sequence, head in enumerate(delivery.heads, delivery.first_sequence):
+            if key := head[1:]:
+                life, digest = (*delivery.sender,), int.from_bytes(blake2b(key, digest_size=8).digest()) >> 1
+                trace(KeyDelivered(self._now_ns, node, incarnation, delivery.group, *life, sequence, digest))
 
 
 def _by_priority(datagrams: list[Datagram]) -> list[Datagram]:

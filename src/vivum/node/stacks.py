@@ -3,6 +3,8 @@
 A group without a stack uses the default transport and has no layers; routing it costs one failed look-up. Knows no
 layer by name.
 
+A group that is being left may still deliver: its layers stay until `GroupsLeft`, or the end of the life, ends it.
+
 Invariant: what comes from below passes all layers of its group, bottom up, before it is handed on, and keeps its place
 among the effects of other groups.
 """
@@ -14,7 +16,7 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Command, Datagram, Effect, InstallView
 from vivum.core.ranges import RangeSet
-from vivum.protocols.commands import JoinGroup
+from vivum.protocols.commands import GroupsLeft, JoinGroup, LifeEnded
 from vivum.protocols.contract import ProtocolMachine
 from vivum.protocols.layer import Below, Layer
 from vivum.wire.codec import Frame
@@ -48,6 +50,8 @@ class Stacks:
         self._layered = RangeSet()
         # Groups with a layer that looks at views.
         self._looking = RangeSet()
+        # Groups with layers that the application has left, and the transport not yet.
+        self._leaving: set[GroupId] = set()
         self.have_layers = False
         """Whether any group has layers: else effects need not be looked at."""
 
@@ -68,6 +72,7 @@ class Stacks:
             known = ", ".join(sorted(self._transports)) or "none"
             raise UsageError(f"this node has no transport {command.transport!r}; it has {known}")
         group = command.group
+        self._leaving.discard(group)
         known_stack = self._by_group.get(group)
         if known_stack is not None and known_stack.layers == command.layers:
             return
@@ -79,8 +84,17 @@ class Stacks:
             self._looking.add(group)
 
     def leave(self, group: GroupId) -> None:
-        """Forget the stack of a group."""
-        self._by_group.pop(group, None)
+        """Forget the stack of a group: at once if it has no layers, else when the group is left."""
+        stack = self._by_group.get(group)
+        if stack is not None and stack.layers:
+            self._leaving.add(group)
+        else:
+            self._by_group.pop(group, None)
+
+    def _forget(self, group: GroupId) -> None:
+        """Forget a stack with layers that application and transport have left."""
+        self._leaving.discard(group)
+        del self._by_group[group]
         for groups in (self._layered, self._looking):
             groups.discard_range(group, group + 1)
         self.have_layers = bool(self._layered)
@@ -96,6 +110,10 @@ class Stacks:
             if isinstance(effect, InstallView):
                 self._lift_view(now_ns, effect, lifted)
                 continue
+            if self._leaving and isinstance(effect, GroupsLeft | LifeEnded):
+                over = RangeSet.from_bounds(effect.groups) if isinstance(effect, GroupsLeft) else self._leaving
+                for each in [each for each in self._leaving if each in over]:
+                    self._forget(each)
             group = getattr(effect, "group", None)
             stack = None if group is None else self._by_group.get(group)
             if stack is None or not stack.layers or group is None:

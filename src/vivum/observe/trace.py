@@ -49,10 +49,12 @@ class GroupJoined(Record, frozen=True, gc=False, tag="group_joined"):
 
 
 class GroupNamed(Record, frozen=True, gc=False, tag="group_named"):
-    """The group belongs to the topic of this name, as the node knows it from now on. Simulated groups have none."""
+    """The group belongs to the topic of this name from now on, and promises what the entry of this guarantee says. It
+    comes before all else of the group at that life. Groups of simulated protocols have no names."""
 
     group: int
     topic: str
+    guarantee: str
 
 
 class GroupLeft(Record, frozen=True, gc=False, tag="group_left"):
@@ -91,7 +93,7 @@ class MessageDelivered(Record, frozen=True, gc=False, tag="message_delivered"):
 
 
 class MessagesStable(Record, frozen=True, gc=False, tag="messages_stable"):
-    """The sender knows that every member has its messages `sequence <= n < stop`."""
+    """The sender's messages `sequence <= n < stop` were confirmed, as its guarantee means that."""
 
     group: int
     sequence: int
@@ -109,13 +111,34 @@ class MessagesFailed(Record, frozen=True, gc=False, tag="messages_failed"):
 
 
 class MessagesLost(Record, frozen=True, gc=False, tag="messages_lost"):
-    """The receiver was told that it will never get `sequence <= n < stop`; the stream goes on behind them."""
+    """The receiver was told that it will never get `sequence <= n < stop`, or could not read them; the stream goes on
+    behind them."""
 
     group: int
     sender: int
     sender_incarnation: int
     sequence: int
     stop: int
+
+
+class MessagesSkipped(Record, frozen=True, gc=False, tag="messages_skipped"):
+    """The receiver left `sequence <= n < stop` out: it had others under the same keys. The stream goes on behind."""
+
+    group: int
+    sender: int
+    sender_incarnation: int
+    sequence: int
+    stop: int
+
+
+class KeyDelivered(Record, frozen=True, gc=False, tag="key_delivered"):
+    """The message that the node handed to its application had a key; `key` is 63 bits of the key's BLAKE2b digest."""
+
+    group: int
+    sender: int
+    sender_incarnation: int
+    sequence: int
+    key: int
 
 
 class FrameSent(Record, frozen=True, gc=False, tag="frame_sent"):
@@ -177,6 +200,8 @@ TraceRecord = (
     | MessagesStable
     | MessagesFailed
     | MessagesLost
+    | MessagesSkipped
+    | KeyDelivered
     | FrameSent
     | FrameReceived
     | FrameDropped

@@ -62,11 +62,12 @@ class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
     """Bytes of all and of the largest, from `codec.measure`, if whoever sends them looked already."""
 
     heads: Sequence[bytes] | None = None
-    """Of a keyed group: the key of each message (`protocols.keyed.keys`); None if they have none."""
+    """Of a group with a layer that has heads: the head of each message; None if they have none of their own."""
 
 
 class SendConfirmed(Event, msgspec.Struct, frozen=True, gc=False):
-    """Own messages `first <= n < stop` are confirmed: with QSM, delivered at every member that has not left.
+    """Own messages `first <= n < stop` are confirmed: each member of their view has delivered them, or has left, or was
+    told that it will not get them. In a group of best effort: they were handed to the network.
 
     A msgspec struct, because one is made for every batch of every group.
     """
@@ -95,6 +96,18 @@ class GapReported(Event):
     sender: Member
     first: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesLeftOut(Event):
+    """A layer left out messages `first <= n < stop` of a sender: this node had others under the same keys before, or
+    they could not be read."""
+
+    group: GroupId
+    sender: Member
+    first: int
+    stop: int
+    are_repeated: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ in `make_frames`, from the state of that moment.
 
 from typing import Literal, Protocol, runtime_checkable
 
-from vivum.core.ids import Endpoint, GroupId
+from vivum.core.ids import Endpoint, GroupId, ViewNumber
 from vivum.core.machine import Command, Datagram, Effect
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
@@ -53,10 +53,14 @@ class ProtocolMachine(Protocol):
 
 @runtime_checkable
 class NumbersMessages(Protocol):
-    """A transport that numbers the own messages of each group, in each life from 0."""
+    """A transport: it numbers the own messages of a group, in each life from 0, in the order in which it takes them."""
 
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets."""
+        ...
+
+    def view_of(self, group: GroupId) -> ViewNumber:
+        """Return the view in which the next own message of a group is sent; 0 where there are no views."""
         ...
 
 

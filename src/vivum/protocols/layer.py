@@ -9,7 +9,7 @@ Whoever enters a group makes its layers and passes them with `JoinGroup`: they o
 another service takes over, and a stay of this node in the group.
 """
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Command, Datagram, Effect
@@ -31,9 +31,13 @@ class Layer:
     kinds: frozenset[Kind] = frozenset()
     """Kinds of frames that it sends and takes. Their header names the group in `region`."""
 
-    looks_at_views = True
+    looks_at_views: ClassVar[bool] = True
     """Whether it needs views of the group. False if it passes over them, and hands all else up at once: a view of many
     groups then stays whole, unless another layer looks."""
+
+    is_headed: ClassVar[bool] = False
+    """Whether messages have heads (`SendMessages.heads`, `Delivery.heads`): readers do not see them, recorders put
+    them before the payloads. Back copies pass a fresh layer of this kind on their way to a reader."""
 
     has_data = False
     """Whether frames wait for room."""
@@ -46,6 +50,11 @@ class Layer:
     def attach(self, group: GroupId, below: Below) -> None:
         """Stand in the stack of a group from now on."""
         self.group, self.below = group, below
+
+    @staticmethod
+    def head_bytes(payload: bytes) -> int:
+        """Return how long the head before a recorded payload is."""
+        raise AssertionError(f"payload of {len(payload)} bytes: the layer has no heads")
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Take messages from above. Change nothing before the one below has accepted them."""

@@ -19,7 +19,7 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.guarantees import RELIABLE
+from vivum.guarantees import bare_guarantee
 from vivum.node.build import PROTOCOLS
 from vivum.sim.scenario import (
     Bandwidth,
@@ -113,9 +113,11 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     }
     network = scenario.network
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
+    # Groups of bare protocols have no names: they promise what the entry of their transport does.
+    entry = bare_guarantee(PROTOCOLS[scenario.protocol].transport)
     harder = msgspec.structs.replace(
         scenario,
-        checkers=(*RELIABLE.promises, "bounded_queues", *LIVENESS, *BOUNDS),
+        checkers=(*entry.promises, "bounded_queues", *entry.liveness, *BOUNDS),
         settings={**scenario.settings, **spread_settings, "ring_nodes_max": rng.choice([2, 3, 4, 25, 25])},
         network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
         faults=scenario.faults + changes,

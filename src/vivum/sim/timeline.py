@@ -9,10 +9,12 @@ from vivum.observe.trace import (
     GroupJoined,
     GroupLeft,
     GroupNamed,
+    KeyDelivered,
     MessageDelivered,
     MessageSent,
     MessagesFailed,
     MessagesLost,
+    MessagesSkipped,
     MessagesStable,
     NodeMeasured,
     NodeStarted,
@@ -47,6 +49,11 @@ def _what(record: TraceRecord) -> str:
         case MessagesLost():
             sender = f"{record.sender}.{record.sender_incarnation}"
             return f"lost      g{record.group} #{_span(record.sequence, record.stop)} of {sender}"
+        case MessagesSkipped():
+            sender = f"{record.sender}.{record.sender_incarnation}"
+            return f"skips     g{record.group} #{_span(record.sequence, record.stop)} of {sender}"
+        case KeyDelivered():
+            return f"key       g{record.group} #{record.sequence}: {record.key:#018x}"
         case FrameSent():
             return f"-> {record.frame} {record.bytes} B to {record.destination}"
         case FrameReceived():
@@ -58,7 +65,7 @@ def _what(record: TraceRecord) -> str:
         case GroupJoined():
             return f"joins     g{record.group}"
         case GroupNamed():
-            return f"named     g{record.group} {record.topic}"
+            return f"named     g{record.group} {record.topic} ({record.guarantee})"
         case NodeMeasured():
             return f"measured  {record.datagrams} datagrams sent, {record.repairs} repairs"
         case GroupLeft():

@@ -3,8 +3,8 @@
 `types.json` has the descriptions of `vivum.wire.schema`, the same that the directory has: data, not code, since readers
 have other classes, or none, and a log must be readable years later.
 
-A topic whose type is unknown is listed as well, and read raw. So is what a topic promised, by name, which replay needs;
-older logs do not have it. And whether its payloads begin with heads that are no part of the messages.
+A topic whose type is unknown is listed as well, and read raw. So is what a topic promised, by name, which replay needs.
+And whether its payloads begin with heads that are no part of the messages.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,7 @@ from vivum.core.errors import UsageError
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_files import write_whole
 from vivum.wire.schema import (
-    FieldDescription,
-    MapType,
-    OptionalType,
-    PlainType,
-    SequenceType,
     TypeDescription,
-    TypeExpression,
     TypesDiffer,
     describe_type,
     join_types,
@@ -55,11 +49,10 @@ class TopicTypes:
         path = directory / TYPES_FILE
         try:
             stored = msgspec.json.decode(path.read_bytes())
-            if stored["format"] not in _READ:
+            if stored["format"] != FORMAT_OF_TYPES:
                 raise StorageError(f"{path} has format {stored['format']}, this version reads {FORMAT_OF_TYPES}")
-            read_type = _READ[stored["format"]]
             return cls(
-                {topic: None if told is None else read_type(told) for topic, told in stored["topics"].items()},
+                {topic: None if told is None else type_from_json(told) for topic, told in stored["topics"].items()},
                 msgspec.convert(stored.get("guarantees", {}), dict[str, str]),
                 msgspec.convert(stored.get("headed", []), set[str]),
             )
@@ -127,39 +120,3 @@ class TopicTypes:
         if found is None:
             raise UsageError("no topic with a type was chosen; read without the option 'typed'")
         return found[1]
-
-
-class _FieldOfFormat1(msgspec.Struct):
-    name: str
-    type: Any
-    required: bool = True
-
-
-class _TypeOfFormat1(msgspec.Struct):
-    name: str
-    fields: tuple[_FieldOfFormat1, ...]
-    array_like: bool = False
-    codec: str = "msgpack"
-
-
-def _read_format_1(told: Any) -> TypeDescription:
-    read = msgspec.convert(told, _TypeOfFormat1)
-    fields = tuple(
-        FieldDescription(each.name, _expression_of_format_1(each.type), each.required) for each in read.fields
-    )
-    return TypeDescription(read.name, fields, read.array_like, read.codec)
-
-
-def _expression_of_format_1(told: Any) -> TypeExpression:
-    if isinstance(told, str):
-        return PlainType(told)
-    ((kind, inner),) = told.items()
-    if kind == "struct":
-        return _read_format_1(inner)
-    item = _expression_of_format_1(inner)
-    if kind == "optional":
-        return OptionalType(item)
-    return SequenceType("list", item) if kind == "list" else MapType(PlainType("str"), item)
-
-
-_READ = {1: _read_format_1, FORMAT_OF_TYPES: type_from_json}

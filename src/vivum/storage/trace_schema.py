@@ -27,7 +27,7 @@ FORMAT = b"1"
 """Version of the table, in each file's metadata. Raised when a column's meaning changes, not for new ones."""
 
 PROMISES_KEY = b"vivum.promises"
-"""In a file's metadata: the names of the guarantees that the run promises, separated by commas. What to audit."""
+"""In a file's metadata: what groups without a name promise, by the names of checkers, separated by commas."""
 
 FIELDS: dict[type[Record], tuple[str, ...]] = {each: each.__struct_fields__ for each in RECORD_TYPES.values()}
 """The columns of each type of record, in the order of its arguments."""
@@ -56,7 +56,7 @@ def column_types() -> dict[str, Any]:
 
 
 def trace_schema(promises: Iterable[str] | None = None) -> Any:
-    """Make the Arrow schema of the table, with the guarantees that the run promises, if they are known."""
+    """Make the Arrow schema of the table, with what groups without a name promise, if that is known."""
     pyarrow = arrow()
     types = {int: pyarrow.int64(), str: pyarrow.string(), tuple[str, ...]: pyarrow.list_(pyarrow.string())}
     always = {POSITION, KIND, *Record.__struct_fields__}

@@ -32,7 +32,7 @@ from types import TracebackType
 from typing import Any
 
 from vivum.core.errors import UsageError
-from vivum.observe.trace import RECORD_TYPES, Record, TraceRecord
+from vivum.observe.trace import RECORD_TYPES, GroupNamed, Record, TraceRecord
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import (
     FIELDS,
@@ -219,7 +219,7 @@ def trace_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_promises(path: str | os.PathLike[str]) -> frozenset[str] | None:
-    """Return the guarantees that all writers of a trace say the run promised; None where one of them says nothing."""
+    """Return what groups without a name promise, as all writers of a trace say; None where one of them says nothing."""
     pyarrow = arrow()
     promised: set[str] = set()
     for each in trace_files(path):
@@ -231,6 +231,21 @@ def read_promises(path: str | os.PathLike[str]) -> frozenset[str] | None:
             return None
         promised.update(filter(None, found.decode().split(",")))
     return frozenset(promised)
+
+
+def read_guarantees(path: str | os.PathLike[str]) -> dict[int, set[str]]:
+    """Return the guarantees of each group that has a name, by theirs: more than one if topics took turns with it."""
+    pyarrow = arrow()
+    named = [(KIND, "==", str(GroupNamed.__struct_config__.tag))]
+    found: dict[int, set[str]] = {}
+    for each in trace_files(path):
+        try:
+            table = pyarrow.parquet.read_table(each, columns=["group", "guarantee"], filters=named)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise _cannot_read(each, error) from error
+        for group, guarantee in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            found.setdefault(group, set()).add(guarantee)
+    return found
 
 
 def records_at(path: str | os.PathLike[str], places: Collection[tuple[str, int]]) -> dict[tuple[str, int], TraceRecord]:

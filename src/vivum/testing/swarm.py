@@ -220,11 +220,11 @@ async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float 
     """Be in a topic, read and send, for a time or until cancelled."""
     topic = await _enter(node, plan)
     actor.entered.add(plan.name)
-    if plan.gap_s is not None and plan.guarantee is not BEST_EFFORT:
+    if plan.gap_s is not None and plan.guarantee.is_gap_free:
         actor.sending[plan.name] = topic
     async with asyncio.TaskGroup() as tasks:
         if plan.receives:
-            reader = Reading((plan.name,), plan.guarantee is BEST_EFFORT)
+            reader = Reading((plan.name,), not plan.guarantee.is_gap_free)
             actor.readers.append(reader)
             tasks.create_task(reader.run(topic))
         sending = tasks.create_task(_send(actor, topic, plan))

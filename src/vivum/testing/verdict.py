@@ -15,7 +15,7 @@ class WorldVerdict:
 
     simulated_s: float
     sent: int
-    """Messages that topics accepted; best effort is not counted."""
+    """Messages that topics accepted."""
 
     delivered: int
     violations: tuple[Violation, ...]

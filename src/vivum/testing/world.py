@@ -32,7 +32,7 @@ from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Endpoint, NodeId
 from vivum.core.randomness import RandomSource
 from vivum.core.time import SECOND
-from vivum.guarantees import RELIABLE
+from vivum.guarantees import all_promises, final_promises_of
 from vivum.observe.trace import (
     FaultInjected,
     HashTrace,
@@ -55,9 +55,6 @@ from vivum.testing.process import FIRST_FREE_PORT, Process, Program, throw_away
 from vivum.testing.verdict import WorldVerdict
 
 T = TypeVar("T")
-
-PROMISES = (*RELIABLE.promises, "all_delivered")
-"""What reliable topics promise, by the names of checkers. Topics that promise nothing are not traced."""
 
 EPOCH_NS = 1_767_225_600 * SECOND
 """When every world begins by its programs' clocks: the first of January 2026."""
@@ -382,7 +379,7 @@ class World:
             self._delivered += 1
         checkers = self._checkers.get(domain)
         if checkers is None:
-            checkers = self._checkers[domain] = CheckerSet(make_checkers(PROMISES))
+            checkers = self._checkers[domain] = CheckerSet(make_checkers(all_promises()), final_promises_of)
         checkers(record)
         self._hash(record)
         if self._trace is not None:

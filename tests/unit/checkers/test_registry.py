@@ -4,7 +4,7 @@ import pytest
 
 from planted.history import History
 from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, Checker, Violation
-from vivum.checkers.registry import CHECKERS, CheckerSet, make_checkers
+from vivum.checkers.registry import CHECKERS, CheckerSet, check_history, make_checkers
 from vivum.core.errors import UsageError
 from vivum.observe.trace import FrameSent, MessageDelivered, QueueMeasured
 
@@ -33,6 +33,34 @@ def test_a_record_reaches_only_those_who_want_it() -> None:
     checkers(FrameSent(0, 1, 1, destination="#1", frame="data", bytes=100))
     checkers(QueueMeasured(0, 1, 1, queue="pending", depth=2, limit=1, unit="frames"))
     assert checkers.counts() == {"bounded_queues": 1, "no_duplicate": 0}
+
+
+PROMISES = {"ordered": ("fifo", "no_duplicate"), "loose": ("no_duplicate",)}
+
+
+def hole_and_repetition(history: History, group: int) -> None:
+    history.deliver("1.1", "2.1", 1, group=group)
+    history.deliver("1.1", "2.1", 1, group=group)
+    history.deliver("1.1", "2.1", 3, group=group)
+
+
+def test_a_group_is_judged_by_what_its_guarantee_promises_and_one_without_a_name_by_all() -> None:
+    history = History()
+    history.named("1.1", 1, "ordered")
+    history.named("1.1", 2, "loose")
+    for group in (1, 2, 3):
+        hole_and_repetition(history, group)
+    found = check_history(history.records, ["fifo", "no_duplicate"], promises_of=PROMISES.__getitem__)
+    by_group = {each: {v.checker for v in found if v.witnesses[-1].group == each} for each in (1, 2, 3)}  # type: ignore[union-attr]
+    assert by_group == {1: {"fifo", "no_duplicate"}, 2: {"no_duplicate"}, 3: {"fifo", "no_duplicate"}}
+
+
+def test_records_of_no_group_reach_all_checkers_whatever_groups_promise() -> None:
+    history = History()
+    history.named("1.1", 1, "loose")
+    history.queue("1.1", 11, 10)
+    (found,) = check_history(history.records, ["bounded_queues"], promises_of=PROMISES.__getitem__)
+    assert found.checker == "bounded_queues"
 
 
 def test_violations_beyond_the_limit_are_counted_but_not_kept() -> None:

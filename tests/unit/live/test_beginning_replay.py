@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 import vivum
+from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
+from vivum.core.machine import Delivery
 from vivum.live.inbox import Inbox
 from vivum.live.replay.back_copies import BACK, BackCopies, ReplayLine
 from vivum.live.replay.catching_up import CatchingUp
+from vivum.protocols.keyed.keys import heads_of
 from vivum.testing import World
 
 
@@ -65,3 +68,29 @@ def test_replay_does_not_begin_for_a_reader_that_has_left(monkeypatch: pytest.Mo
             assert node.replay_line._users == 0, "the line to recorders is free again"
 
     run_alone(program)
+
+
+def test_of_a_live_run_that_back_copies_have_the_beginning_of_the_rest_keeps_its_keys() -> None:
+    given: list[tuple[int, list[bytes]]] = []
+    heads = heads_of(bytes(16), 1, 0, 4)
+    payloads = [b"a", b"b", b"c", b"d"]
+
+    async def program() -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes, guarantee=vivum.KEYED)
+            seat = node.seat_of("/t")
+            assert seat is not None
+            inbox = Inbox("/t", 1000, drops_oldest=False)
+            catching_up = CatchingUp(node, seat, inbox, "all")
+            sender = Member(NodeId(9), Incarnation(1))
+            recorded = [head + payload for head, payload in zip(heads[:2], payloads[:2], strict=True)]
+            catching_up._hand_on_copy(Delivery(seat.group, sender, 0, recorded, ViewNumber(1), 0))
+            catching_up.put(Delivery(seat.group, sender, 1, payloads[1:], ViewNumber(1), 0, heads[1:]))
+            catching_up._go_live()
+            while (item := inbox.take()) is not None:
+                if isinstance(item, Delivery):
+                    given.append((item.first_sequence, list(item.payloads)))
+            assert topic.statistics().undecodable == topic.statistics().repeated == 0
+
+    run_alone(program)
+    assert given == [(0, [b"a", b"b"]), (2, [b"c", b"d"])]

@@ -12,6 +12,7 @@ from vivum.guarantees import KEYED, RELIABLE
 from vivum.live.failures import SendFailedError
 from vivum.live.seat import Seat
 from vivum.protocols.commands import SendFailed, SendMessages
+from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
 
 LIFE, NEXT_LIFE = Member(NodeId(1), Incarnation(1)), Member(NodeId(1), Incarnation(2))
 
@@ -123,10 +124,11 @@ def test_what_a_new_life_accepted_before_the_end_of_the_old_one_was_told_is_not_
     assert not flushed(seat)
 
 
-def test_keys_go_down_beside_their_messages() -> None:
+def test_recorded_heads_go_down_beside_their_messages() -> None:
     seat = Seat(cast(Any, AcceptingHost()), "/t", GroupId(1), "bytes", KEYED)
     seat.holders = 1
-    asyncio.run(seat.send_keyed(bytes(16), 7, 0, [b"a", b"b"]))
+    heads = [*heads_of(bytes(16), 7, 0, 1), PLAIN_HEAD]
+    asyncio.run(seat.send_headed([heads[0] + b"a", heads[1] + b"b"]))
     (command,) = cast(Any, seat)._host.sent
     assert command.payloads == [b"a", b"b"]
-    assert len(command.heads) == 2
+    assert command.heads == heads

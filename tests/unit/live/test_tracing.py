@@ -11,7 +11,7 @@ from vivum.core.ids import GroupId, Incarnation, Member, NodeId
 from vivum.guarantees import BEST_EFFORT, RELIABLE
 from vivum.live import tracing
 from vivum.live.tracing import NodeTrace, TraceFolder
-from vivum.observe.trace import GroupJoined, NodeStarted, NodeStopped
+from vivum.observe.trace import GroupJoined, GroupNamed, NodeStarted, NodeStopped
 from vivum.storage.errors import StorageError
 from vivum.storage.traces import read_trace
 
@@ -46,16 +46,26 @@ def test_a_node_goes_on_while_its_trace_waits_for_the_disk_and_all_is_written(tm
     assert found[-1] == NodeStopped(1000, *LIFE, "closed")
 
 
-def test_topics_that_promise_nothing_are_left_out(tmp_path):
+def test_a_topic_is_named_with_its_guarantee_before_all_else_of_its_group(tmp_path):
     trace = NodeTrace(TraceFolder(tmp_path, "node"))
-    trace.on_topic(0, "/t", GroupId(7), BEST_EFFORT)
-    for group in (6, 7, 8):
-        trace(GroupJoined(group, *LIFE, group))
-    # The number comes to a topic that promises something.
-    trace.on_topic(9, "/u", GroupId(7), RELIABLE)
-    trace(GroupJoined(9, *LIFE, 7))
+    trace.on_topic("/t", GroupId(7), BEST_EFFORT)
+    trace.on_topic("/u", GroupId(8), RELIABLE)
+    for group in (7, 8):
+        trace(GroupJoined(5, *LIFE, group))
+    # Another service gave the number to another topic; the one that keeps its topic is not named again.
+    trace.on_topic("/v", GroupId(7), RELIABLE)
+    for group in (7, 8):
+        trace(GroupJoined(9, *LIFE, group))
     trace.close(10)
-    assert [each.time_ns for each in read_trace(tmp_path)] == [6, 8, 9]
+    assert list(read_trace(tmp_path)) == [
+        GroupNamed(5, *LIFE, 7, "/t", "best_effort"),
+        GroupJoined(5, *LIFE, 7),
+        GroupNamed(5, *LIFE, 8, "/u", "reliable"),
+        GroupJoined(5, *LIFE, 8),
+        GroupNamed(9, *LIFE, 7, "/v", "reliable"),
+        GroupJoined(9, *LIFE, 7),
+        GroupJoined(9, *LIFE, 8),
+    ]
 
 
 def test_a_full_disk_is_told_at_the_end(tmp_path, monkeypatch):

@@ -74,6 +74,12 @@ class Echo:
     def next_deadline_ns(self) -> int | None:
         return self.deadline_ns
 
+    def next_sequence(self, group: GroupId) -> int:
+        return len(self.submitted)
+
+    def view_of(self, group: GroupId) -> ViewNumber:
+        return ViewNumber(0)
+
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         self.rooms.append(room_bytes)
         made, self.datagrams = self.datagrams, []

@@ -149,10 +149,11 @@ def test_many_messages_wait_for_control_frames(wire: Wire) -> None:
 def test_a_traced_node_tells_of_every_message(wire: Wire) -> None:
     (here, first), (_, second) = wire.members.items()
     trace = MemoryTrace()
-    first.qsm.trace = second.node.trace = trace
+    first.node.trace = second.node.trace = trace
     (datagram,) = first.node.send_now(wire.now_ns, SendMessages(GROUP, [b"x"]))
     (sent,) = [each for each in trace.records if isinstance(each, MessageSent)]
     second.node.on_datagrams(wire.now_ns, [(here, datagram.data)])
     assert len(deliveries(second.node.take_output(NO_FRAMES))) == 1
-    (delivered,) = [each for each in trace.records if isinstance(each, MessageDelivered)]
-    assert (delivered.sequence, delivered.digest) == (sent.sequence, sent.digest)
+    delivered = [each for each in trace.records if isinstance(each, MessageDelivered)]
+    assert [each.node for each in delivered] == [first.client.member.node, second.client.member.node]
+    assert {(each.sequence, each.view, each.digest) for each in delivered} == {(sent.sequence, sent.view, sent.digest)}

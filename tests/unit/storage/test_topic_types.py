@@ -59,15 +59,13 @@ def test_types_are_kept_beside_the_log_and_may_grow_but_not_change(tmp_path):
     assert TopicTypes.read(tmp_path).types["/orders"].name == "OrderLater"
 
 
-def test_what_a_topic_promised_is_kept_beside_the_log_and_older_logs_do_not_tell(tmp_path):
+def test_what_a_topic_promised_is_kept_beside_the_log_where_it_was_told(tmp_path):
     with SegmentLog(tmp_path) as log:
-        log.declare_all([TopicDeclaration("/raw", None, "best effort"), TopicDeclaration("/orders", Order, "reliable")])
-        log.declare("/old", Order)
+        log.declare_all([TopicDeclaration("/raw", None, "best_effort"), TopicDeclaration("/orders", Order, "reliable")])
+        log.declare("/plain", Order)
     found = TopicTypes.read(tmp_path)
-    assert found.guarantees == {"/raw": "best effort", "/orders": "reliable"}
-    assert (found.types["/raw"], set(found.types)) == (None, {"/raw", "/orders", "/old"})
-    (tmp_path / "types.json").write_text('{"format": 1, "topics": {"/raw": null}}')
-    assert TopicTypes.read(tmp_path).guarantees == {}
+    assert found.guarantees == {"/raw": "best_effort", "/orders": "reliable"}
+    assert (found.types["/raw"], set(found.types)) == (None, {"/raw", "/orders", "/plain"})
 
 
 def test_topics_of_one_type_have_a_common_one_and_others_are_told(tmp_path):
@@ -89,32 +87,7 @@ def test_a_log_goes_on_with_an_older_type_and_keeps_the_newer(tmp_path):
     assert TopicTypes.read(tmp_path).types["/orders"] == describe_type(OrderLater)
 
 
-FORMAT_1 = """{"format": 1, "guarantees": {"/orders": "reliable"}, "headed": [], "topics": {"/raw": null, "/orders": {
- "name": "Order", "array_like": false, "codec": "msgpack", "fields": [
-  {"name": "symbol", "type": "str", "required": true},
-  {"name": "price", "type": "float", "required": true},
-  {"name": "size", "type": "int", "required": true},
-  {"name": "side", "type": "str", "required": true},
-  {"name": "party", "type": {"struct": {"name": "Party", "array_like": false, "codec": "msgpack",
-    "fields": [{"name": "name", "type": "str", "required": true}]}}, "required": true},
-  {"name": "note", "type": {"optional": "str"}, "required": false},
-  {"name": "tags", "type": {"list": "str"}, "required": false},
-  {"name": "live", "type": "bool", "required": false}]}}}"""
-
-
-def test_a_file_of_the_first_format_is_read_and_its_log_goes_on(tmp_path):
-    (tmp_path / "types.json").write_text(FORMAT_1)
-    found = TopicTypes.read(tmp_path)
-    assert found.types["/raw"] is None
-    order = Order("NESN", 101.5, 10, Side.BUY, Party("UBS"), tags=["a"])
-    decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=struct_of(found.types["/orders"]))
-    assert msgspec.to_builtins(decoded) == msgspec.to_builtins(order)
-    with SegmentLog(tmp_path) as log:
-        log.declare("/orders", Order)
-    assert TopicTypes.read(tmp_path).types["/orders"] == describe_type(Order)
-
-
-def test_a_later_format_is_refused(tmp_path):
+def test_another_format_is_refused(tmp_path):
     (tmp_path / "types.json").write_text('{"format": 3, "topics": {}}')
     with pytest.raises(StorageError, match="format 3, this version reads 2"):
         TopicTypes.read(tmp_path)
@@ -124,11 +97,11 @@ def test_a_later_format_is_refused(tmp_path):
     "told",
     [
         "{",
-        '{"format": 1, "topics": {"/a": 3}}',
+        '{"format": 2, "topics": {"/a": 3}}',
         '{"format": 2, "topics": {"/a": [3]}}',
         "[]",
         '{"format": 2, "topics": []}',
-        '{"format": 1, "topics": {"/a": {"name": "A", "fields": [{"name": "x", "type": 3}]}}}',
+        '{"format": 2, "topics": {"/a": {"name": "A", "fields": [{"name": "x", "type": 3}]}}}',
     ],
 )
 def test_a_damaged_file_of_types_is_told(tmp_path, told):

@@ -25,7 +25,7 @@ from vivum.observe.trace import (
 )
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import RECORD_TYPES, column_types
-from vivum.storage.traces import TraceWriter, read_trace
+from vivum.storage.traces import TraceWriter, read_guarantees, read_trace
 
 
 def one_of_each() -> list[TraceRecord]:
@@ -39,6 +39,8 @@ def one_of_each() -> list[TraceRecord]:
     history.stable("1.1", 1, 2)
     history.failed("1.1", 2, 3)
     history.lost("1.1", "2.1", 4, 9)
+    history.skipped("1.1", "2.1", 9, 12)
+    history.key("1.1", "2.1", 12, 77)
     history.queue("1.1", 5, 10)
     history.leave("1.1")
     history.stop("1.1")
@@ -49,7 +51,7 @@ def one_of_each() -> list[TraceRecord]:
         FrameSent(now, 1, 1, destination="#7", frame="data", bytes=1_000),
         FrameReceived(now, 2, 1, source="10.0.0.1:5", frame="data", bytes=1_000),
         FrameDropped(now, 3, 1, source="10.0.0.1:5", frame="data", bytes=1_000, cause="loss"),
-        GroupNamed(now, 1, 1, group=1, topic="/swx/NESN"),
+        GroupNamed(now, 1, 1, group=1, topic="/swx/NESN", guarantee="reliable"),
         NodeMeasured(now, 1, 1, 5, 6_000, 1, 1_000, 2, 7_000),
     ]
 
@@ -96,6 +98,16 @@ def test_writers_are_merged_by_time_and_each_keeps_its_own_order(tmp_path: Path)
     assert [record.time_ns for record in merged] == [0, 1, 5, 5, 5, 10, 20]
     assert [record for record in merged if record.node == 1] == at_1
     assert [record for record in merged if record.node == 2] == at_2
+
+
+def test_the_guarantees_of_groups_are_read_by_name_also_where_topics_took_turns(tmp_path: Path) -> None:
+    history = History()
+    history.named("1.1", 1, "reliable")
+    history.named("1.1", 2, "keyed")
+    history.send("1.1", 1)
+    history.named("1.1", 1, "best_effort")
+    write(tmp_path, history.records, rows_per_file=1)
+    assert read_guarantees(tmp_path) == {1: {"reliable", "best_effort"}, 2: {"keyed"}}
 
 
 def test_columns_are_plain_types_that_spark_reads(tmp_path: Path) -> None:

@@ -27,17 +27,19 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from vivum.core.errors import UsageError
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
-from vivum.core.machine import Delivery
+from vivum.core.machine import Delivery, Effect
 from vivum.core.ranges import RangeSet
-from vivum.guarantees import BEST_EFFORT
+from vivum.guarantees import GUARANTEES
 from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages, NoRecorderError
 from vivum.live.inbox import Inbox, estimated_bytes
 from vivum.live.replay.back_copies import FROM_THE_BEGINNING, BackCopies, BackRun, ReplayLine
 from vivum.live.seat import Listener, Seat
-from vivum.protocols.keyed.keys import SeenKeys
+from vivum.protocols.commands import MessagesLeftOut
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
@@ -87,12 +89,14 @@ class CatchingUp:
     wants_packed = False
 
     def __init__(self, node: "NodeHandle", seat: Seat, inbox: Inbox, start: ReplayStart) -> None:
-        if seat.guarantee is BEST_EFFORT:
+        if not seat.guarantee.is_gap_free:
+            known = " or ".join(repr(each.name) for each in GUARANTEES.values() if each.is_gap_free)
             raise UsageError(
-                f"topic {seat.name} has the guarantee {seat.guarantee.name!r}; replay= needs 'reliable', whose "
-                "messages are numbered without a gap"
+                f"topic {seat.name} has the guarantee {seat.guarantee.name!r}; replay= needs {known}, whose messages "
+                "are numbered without a gap"
             )
-        self._keys = SeenKeys() if seat.seen is not None else None
+        # Of this reader alone: back copies have what passed those of the seat long ago.
+        self._layers = tuple(each for each in seat.guarantee.make_layers() if each.is_headed)
         self.is_live = False
         self.sink: Listener = inbox
         self._node = node
@@ -284,18 +288,17 @@ class CatchingUp:
         if stop <= expected:
             return
         self._next[delivery.sender] = stop
-        # In a keyed topic what came again is left out, here and by the recorder, so there numbers have holes.
-        if first > expected and not self._has_given_up and self._keys is None:
+        # Layers with heads leave out what came again, here and at the recorder, so there numbers have holes.
+        if first > expected and not self._has_given_up and not self._layers:
             hole = RangeSet([(expected, first)])
             if self.is_live and delivery.sender in self._gaps:
                 hole.difference_update(self._gaps[delivery.sender])
             for bounds in hole.ranges():
                 self._report_gap(delivery.sender, *bounds)
         if first < expected:
-            delivery = Delivery(
-                delivery.group, delivery.sender, expected, delivery.payloads[expected - first :], delivery.view,
-                delivery.sent_ns,
-            )  # fmt: skip
+            had = expected - first
+            payloads, heads = delivery.payloads[had:], delivery.heads[had:]
+            delivery = replace(delivery, first_sequence=expected, payloads=payloads, heads=heads)
         self._give(delivery)
 
     def _meet(self, delivery: Delivery) -> None:
@@ -307,17 +310,21 @@ class CatchingUp:
             self._gaps.pop(delivery.sender, None)
 
     def _give(self, delivery: Delivery) -> None:
-        runs = (delivery,) if self._keys is None else self._once(self._keys, delivery)
-        if self.sink.wants_own or delivery.sender != self._node.member:
-            for run in runs:
-                self.sink.put(run)
+        is_wanted = self.sink.wants_own or delivery.sender != self._node.member
+        for effect in self._through_layers(delivery):
+            if isinstance(effect, MessagesLeftOut):
+                self._seat.on_left_out(effect)
+            elif isinstance(effect, Delivery) and is_wanted:
+                self.sink.put(effect)
 
-    def _once(self, keys: SeenKeys, delivery: Delivery) -> tuple[Delivery, ...]:
-        before = keys.repeated
-        runs = tuple(keys.new_runs(delivery))
-        if self._seat.seen is not None:
-            self._seat.seen.repeated += keys.repeated - before
-        return runs
+    def _through_layers(self, delivery: Delivery) -> list[Effect]:
+        effects: list[Effect] = [delivery]
+        for layer in self._layers:
+            for effect in effects:
+                layer.on_effect(0, effect)
+            effects = layer.effects[:]
+            layer.effects.clear()
+        return effects
 
     def _go_live(self) -> None:
         """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""

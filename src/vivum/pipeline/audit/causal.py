@@ -9,11 +9,13 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import pyarrow
 from pyspark.sql import DataFrame
 
 from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, describe
-from vivum.pipeline.audit.columns import HALF, merged_blocks
+from vivum.pipeline.audit.columns import HALF, G, TracePiece, merged_blocks
+from vivum.pipeline.audit.scope import EVERYTHING, Scope
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
 if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
@@ -36,14 +38,19 @@ _SHOWN = pyarrow.schema(
 
 def causal(tables: TraceTables) -> DataFrame:
     """Find what was delivered after its dependants."""
-    pieces, writers = tables.pieces, tables.writers
+    pieces, writers, scope = tables.pieces, tables.writers, tables.scope
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             if len(batch):
-                yield _verdict(*walk(merged_blocks(pieces), len(writers) > 1), writers)
+                yield _verdict(*walk(_blocks(pieces, scope), len(writers) > 1), writers)
 
     return tables.spark.range(0, 1, 1, numPartitions=1).mapInArrow(work, SCHEMA)
+
+
+def _blocks(pieces: list[TracePiece], scope: Scope) -> Iterator[Any]:
+    for block in merged_blocks(pieces):
+        yield block if scope == EVERYTHING else numpy.ascontiguousarray(block[:, scope.mask(block[G])])
 
 
 def _verdict(count: int, found: list[Any], writers: list[str]) -> Any:

@@ -20,13 +20,15 @@ HALF = 1 << 32
 """A life is one number: node times this, plus incarnation."""
 
 SENT, DELIVERED, INSTALLED = "message_sent", "message_delivered", "view_installed"
-JOINED, LEFT, LOST = "group_joined", "group_left", "messages_lost"
+JOINED, LEFT, LOST, SKIPPED = "group_joined", "group_left", "messages_lost", "messages_skipped"
 
-CODES = {SENT: 0, DELIVERED: 1, JOINED: 2, LEFT: 3, INSTALLED: 4, LOST: 5}
+CODES = {SENT: 0, DELIVERED: 1, JOINED: 2, LEFT: 3, INSTALLED: 4, LOST: 5, SKIPPED: 6}
 """Kinds of record as numbers; what is over that of a delivery is an event of a stay."""
 
 JUDGED = tuple(CODES)
-"""The kinds of record that the audit reads. The rest of a trace is counted and left alone."""
+"""The kinds of record that the checks share. The rest of a trace is counted and left alone, but for keys."""
+
+KEY = "key_delivered"
 
 ROWS = ("k", "w", "p", "t", "g", "r", "s", "q", "v", "d")
 """Kind, writer's number, position, time, group, life, sender's life (of a send its own), sequence, view, digest."""

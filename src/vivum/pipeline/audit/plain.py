@@ -40,6 +40,7 @@ EVERYTHING = STREAMS | CREATION | SYNCHRONY | ORDER | VIEWS | FIRST
 DOUBTS = {
     "no_duplicate": STREAMS,
     "fifo": STREAMS,
+    "sender_order": STREAMS,
     "no_creation": CREATION,
     "virtual_synchrony": SYNCHRONY,
     "total_order": ORDER,

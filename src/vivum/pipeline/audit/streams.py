@@ -1,6 +1,6 @@
-"""No duplicate and gap-free FIFO: what each stay saw of each stream."""
+"""No duplicate, gap-free FIFO and sender order: what each stay saw of each stream."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from vivum.core.ranges import RangeSet
-from vivum.pipeline.audit.columns import LOST
+from vivum.pipeline.audit.columns import LOST, SKIPPED
 from vivum.pipeline.audit.tables import (
     SCHEMA,
     STREAM,
@@ -38,40 +38,58 @@ def no_duplicate(tables: TraceTables) -> DataFrame:
 
 def fifo(tables: TraceTables) -> DataFrame:
     """Find late deliveries, holes that nobody was told of, and what came after its loss was told or after leaving."""
+    return _in_order(tables, "fifo", are_gaps_allowed=False)
+
+
+def sender_order(tables: TraceTables) -> DataFrame:
+    """Find the same, where holes are allowed."""
+    return _in_order(tables, "sender_order", are_gaps_allowed=True)
+
+
+def _in_order(tables: TraceTables, check: str, *, are_gaps_allowed: bool) -> DataFrame:
     nothing = F.lit(None).cast("long")
     odd = tables.steps.select(*STREAM, "w", "p", "q", nothing.alias("stop"), "top", F.lit("step").alias("kind"))
-    if LOST in tables.kinds:
+    if tables.kinds & {LOST, SKIPPED}:
         odd = odd.unionByName(_losses(tables)).unionByName(_after_losses(tables))
     # What is odd is little, and is judged stream by stream.
-    judged = odd.join(_tops(tables), [*STREAM, "top"], "left").groupBy(*STREAM).applyInArrow(_judge_stream, SCHEMA)
-    return judged.unionByName(_after_leaving(tables))
+    judge = _judge_stream(check, are_gaps_allowed)
+    judged = odd.join(_tops(tables), [*STREAM, "top"], "left").groupBy(*STREAM).applyInArrow(judge, SCHEMA)
+    return judged.unionByName(_after_leaving(tables, check))
 
 
 def _losses(tables: TraceTables) -> DataFrame:
-    """The reports of losses, in the stays that they belong to. Told after leaving, they mean nothing."""
-    told = tables.judged.filter(F.col("kind") == LOST).select(
+    """What was told to be lost or left out, in the stays that it belongs to. Told after leaving, it means nothing."""
+    told = tables.judged.filter(F.col("kind").isin(LOST, SKIPPED)).select(
         F.col("group").alias("g"), life("node", "incarnation").alias("r"),
         life("sender", "sender_incarnation").alias("s"), "w", F.col("position").alias("p"),
-        F.col("sequence").alias("q"), "stop",
+        F.col("sequence").alias("q"), "stop", "kind",
     )  # fmt: skip
     return (
         tables.placed(told)
         .filter("not left")
-        .select(*STREAM, "w", "p", "q", "stop", F.lit(None).cast("long").alias("top"), F.lit("lost").alias("kind"))
+        .select(*STREAM, "w", "p", "q", "stop", F.lit(None).cast("long").alias("top"), "kind")
     )
 
 
 def _after_losses(tables: TraceTables) -> DataFrame:
-    """Deliveries of what the stay had reported as lost before."""
+    """Deliveries of what the stay had reported as lost, or left out, before."""
     lost = _losses(tables).select(
-        *STREAM, F.col("p").alias("lost_p"), F.col("q").alias("low"), F.col("stop").alias("high")
+        *STREAM, F.col("p").alias("lost_p"), F.col("q").alias("low"), F.col("stop").alias("high"), "kind"
     )
     return (
         tables.deliveries.join(lost, list(STREAM))
         .filter("q >= low and q < high and p > lost_p")
         .groupBy(*STREAM, "w", "p", "q")
-        .agg(F.min("lost_p").alias("top"))
-        .select(*STREAM, "w", "p", "q", F.lit(None).cast("long").alias("stop"), "top", F.lit("after").alias("kind"))
+        .agg(F.min("lost_p").alias("top"), F.min_by("kind", "lost_p").alias("kind"))
+        .select(
+            *STREAM,
+            "w",
+            "p",
+            "q",
+            F.lit(None).cast("long").alias("stop"),
+            "top",
+            F.concat(F.lit("after "), F.col("kind")).alias("kind"),
+        )
     )
 
 
@@ -85,7 +103,7 @@ def _tops(tables: TraceTables) -> DataFrame:
     )
 
 
-def _after_leaving(tables: TraceTables) -> DataFrame:
+def _after_leaving(tables: TraceTables, check: str) -> DataFrame:
     """The first delivery after each leave without a join between."""
     first = (
         tables.deliveries.filter("left")
@@ -94,29 +112,38 @@ def _after_leaving(tables: TraceTables) -> DataFrame:
         .select("g", "r", "x.*")
     )
     what = F.concat(life_column("r"), F.lit(" delivered "), message_words(), F.lit(" after it had left the group"))
-    return violations(first, "fifo", what, witness("w", "b"), witness("w", "p"))
+    return violations(first, check, what, witness("w", "b"), witness("w", "p"))
 
 
-def _judge_stream(table: Any) -> Any:
-    """Judge all that is odd in one stream of one stay, in the order of the records."""
-    rows = sorted(rows_of(table), key=lambda row: row["p"])
-    found = list(_stream_faults(rows))
-    columns = [[fault[place] for fault in found] for place in range(3)]
-    return pyarrow.table(
-        {
-            "check": pyarrow.array(["fifo"] * len(found), pyarrow.string()),
-            "what": pyarrow.array(columns[0], pyarrow.string()),
-            "witnesses": pyarrow.array(
-                columns[1], pyarrow.list_(pyarrow.struct([("w", pyarrow.string()), ("p", pyarrow.int64())]))
-            ),
-            "at": pyarrow.array(columns[2], pyarrow.int64()),
-        }
-    )
+def _judge_stream(check: str, are_gaps_allowed: bool) -> Callable[[Any], Any]:
+    """Return what judges all that is odd in one stream of one stay, in the order of the records."""
+
+    def judge(table: Any) -> Any:
+        rows = sorted(rows_of(table), key=lambda row: row["p"])
+        found = list(_stream_faults(rows, are_gaps_allowed))
+        columns = [[fault[place] for fault in found] for place in range(3)]
+        return pyarrow.table(
+            {
+                "check": pyarrow.array([check] * len(found), pyarrow.string()),
+                "what": pyarrow.array(columns[0], pyarrow.string()),
+                "witnesses": pyarrow.array(
+                    columns[1], pyarrow.list_(pyarrow.struct([("w", pyarrow.string()), ("p", pyarrow.int64())]))
+                ),
+                "at": pyarrow.array(columns[2], pyarrow.int64()),
+            }
+        )
+
+    return judge
 
 
-def _stream_faults(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]], int]]:
-    after = {row["p"]: row["top"] for row in rows if row["kind"] == "after"}
-    lost = RangeSet([(row["q"], row["stop"]) for row in rows if row["kind"] == "lost"])
+_AFTER = {f"after {LOST}": "reported it as lost", f"after {SKIPPED}": "left it out as a repetition"}
+
+
+def _stream_faults(
+    rows: list[dict[str, Any]], are_gaps_allowed: bool
+) -> Iterator[tuple[str, list[dict[str, Any]], int]]:
+    after = {row["p"]: row["top"] for row in rows if row["kind"] in _AFTER}
+    lost = RangeSet([(row["q"], row["stop"]) for row in rows if row["kind"] in (LOST, SKIPPED)])
     late = RangeSet()
     for row in rows:
         if row["kind"] == "step" and row["q"] <= row["top"]:
@@ -125,13 +152,13 @@ def _stream_faults(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[
         who = life_words(row["r"])
         message = f"message {row['q']} of {life_words(row['s'])} in group {row['g']}"
         pair = [{"w": row["w"], "p": row["top_p"]}, {"w": row["w"], "p": row["p"]}]
-        if row["kind"] == "after":
+        if row["kind"] in _AFTER:
             told = [{"w": row["w"], "p": row["top"]}, pair[1]]
-            yield f"{who} delivered {message} although it had reported it as lost", told, row["p"]
+            yield f"{who} delivered {message} although it had {_AFTER[row['kind']]}", told, row["p"]
         elif row["kind"] == "step" and row["q"] <= row["top"]:
             if row["p"] not in after:
                 yield f"{who} delivered {message} after {row['top']} of the same sender", pair, row["p"]
-        elif row["kind"] == "step":
+        elif row["kind"] == "step" and not are_gaps_allowed:
             missing = RangeSet([(row["top"] + 1, row["q"])])
             missing.difference_update(lost)
             missing.difference_update(late)

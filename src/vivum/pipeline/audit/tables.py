@@ -30,11 +30,13 @@ from vivum.pipeline.audit.columns import (
     INSTALLED,
     JOINED,
     JUDGED,
+    KEY,
     LEFT,
     SENT,
     pieces_of,
     writer_of,
 )
+from vivum.pipeline.audit.scope import EVERYTHING, Scope
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import arrow
 from vivum.storage.traces import trace_files
@@ -43,6 +45,8 @@ _COLUMNS = (
     "w", "position", "kind", "node", "incarnation", "group", "sender", "sender_incarnation", "sequence", "stop", "view",
     "digest", "members",
 )  # fmt: skip
+
+_COMPUTED = ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds", "keys")
 
 STREAM = ("g", "r", "stay", "s")
 """What one stay saw of one sender's life."""
@@ -85,14 +89,26 @@ class TraceTables:
         writer = (
             F.lit(self.writers[0]) if len(self.writers) == 1 else F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1)
         )
-        self.judged = every.withColumn("w", writer).filter(F.col("kind").isin(*JUDGED))
+        self._every = every.withColumn("w", writer)
+        self.judged = self._every.filter(F.col("kind").isin(*JUDGED))
+        self.scope = EVERYTHING
         self._kept: list[DataFrame] = []
         self._check_lives(metadata)
+
+    def within(self, scope: Scope) -> "TraceTables":
+        """Return the same trace with the groups of a scope alone."""
+        if scope == EVERYTHING:
+            return self
+        rest = copy(self)
+        for name in _COMPUTED:
+            rest.__dict__.pop(name, None)
+        rest.scope, rest._every, rest.judged = scope, scope.of(self._every), scope.of(self.judged)
+        return rest
 
     def only(self, groups: DataFrame) -> "TraceTables":
         """Return the same trace with these groups alone: a table with the column `group`."""
         rest = copy(self)
-        for name in ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds"):
+        for name in _COMPUTED:
             rest.__dict__.pop(name, None)
         # Kept: every check goes through them several times, and most often they are few.
         chosen = self.judged.select(*_COLUMNS).join(F.broadcast(groups.select("group")), "group", "left_semi")
@@ -127,6 +143,14 @@ class TraceTables:
         return self.judged.filter(F.col("kind") == SENT).select(
             "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("s"),
             F.col("sequence").alias("q"), F.col("digest").alias("d"),
+        )  # fmt: skip
+
+    @cached_property
+    def keys(self) -> DataFrame:
+        """Every key of a message that was delivered."""
+        return self._every.filter(F.col("kind") == KEY).select(
+            "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("r"),
+            life("sender", "sender_incarnation").alias("s"), F.col("sequence").alias("q"), "key",
         )  # fmt: skip
 
     @cached_property

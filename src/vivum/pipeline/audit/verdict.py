@@ -3,7 +3,7 @@
     verdict = audit("out/trace")
     print(verdict.violation_count, verdict.counts)
 
-Which guarantees a run promised is in its trace (`TraceWriter(promises=...)`); where nothing is said, all are checked.
+Each group is judged by what its guarantee promises (`scope.py`), unless checks are named: these judge all groups.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,25 +22,29 @@ from vivum.core.errors import UsageError
 from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit.causal import causal
 from vivum.pipeline.audit.creation import no_creation
+from vivum.pipeline.audit.keys import keys_once
 from vivum.pipeline.audit.order import total_order
 from vivum.pipeline.audit.plain import DOUBTS
+from vivum.pipeline.audit.scope import EVERYTHING, Scope, scopes_of
 from vivum.pipeline.audit.screen import screened
-from vivum.pipeline.audit.streams import fifo, no_duplicate
+from vivum.pipeline.audit.streams import fifo, no_duplicate, sender_order
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables
 from vivum.pipeline.audit.views import view_agreement, views_first, virtual_synchrony
-from vivum.storage.traces import read_promises, records_at
+from vivum.storage.traces import read_guarantees, read_promises, records_at
 
 CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
     "no_duplicate": no_duplicate,
     "no_creation": no_creation,
+    "sender_order": sender_order,
     "fifo": fifo,
+    "keys_once": keys_once,
     "causal": causal,
     "total_order": total_order,
     "view_agreement": view_agreement,
     "views_first": views_first,
     "virtual_synchrony": virtual_synchrony,
 }
-"""Every check by the name of the guarantee, as the checkers have them."""
+"""Every check by the name of its promise, as the checkers have them."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,15 @@ class AuditVerdict:
         return sum(self.counts.values())
 
 
-def chosen_checks(path: Path, names: Iterable[str] | None) -> list[str]:
-    """Return the checks to run: those named, else those that the trace promises, else all."""
+def chosen_checks(path: Path, names: Iterable[str] | None) -> dict[str, Scope]:
+    """Return the checks to run and what they judge: those named judge all, else each what the trace promises."""
     if names is None:
-        promised = read_promises(path)
-        return list(CHECKS) if promised is None else [each for each in CHECKS if each in promised]
+        return scopes_of(list(CHECKS), read_guarantees(path), read_promises(path))
     wanted = list(dict.fromkeys(names))
     for each in wanted:
         if each not in CHECKS:
             raise UsageError(f"there is no check {each!r}; checks are {', '.join(CHECKS)}")
-    return wanted
+    return dict.fromkeys(wanted, EVERYTHING)
 
 
 def audit(
@@ -78,7 +81,7 @@ def audit(
     progress: Callable[[str], None] | None = None,
 ) -> AuditVerdict:
     """Check a trace. With `out`, all violations go there as a Parquet table."""
-    names = chosen_checks(path, checks)
+    scopes = chosen_checks(path, checks)
     tables = TraceTables(spark, path)
     try:
         counts: dict[str, int] = {}
@@ -86,11 +89,13 @@ def audit(
         every: list[DataFrame] = []
         with ThreadPoolExecutor(1) as aside:
             # The walk of `causal` keeps one core busy; the other checks go on beside it.
-            walking = aside.submit(_look, tables, "causal") if "causal" in names else None
+            walking = aside.submit(_look, tables.within(scopes["causal"]), "causal") if "causal" in scopes else None
             if progress is not None:
                 progress("the screen")
-            of_checks = _doubtful(tables, [each for each in names if each in DOUBTS])
-            for name in names:
+            of_checks = _doubtful(tables, {name: scope for name, scope in scopes.items() if name in DOUBTS})
+            if "keys_once" in scopes:
+                of_checks["keys_once"] = tables.within(scopes["keys_once"])
+            for name in scopes:
                 if progress is not None:
                     progress(name)
                 found, count, first = (
@@ -107,16 +112,20 @@ def audit(
         tables.forget()
 
 
-def _doubtful(tables: TraceTables, names: list[str]) -> dict[str, TraceTables]:
+def _doubtful(tables: TraceTables, scopes: dict[str, Scope]) -> dict[str, TraceTables]:
     """Return for each check that cannot be left out the trace of those groups that are not beyond doubt."""
-    if not names:
+    if not scopes:
         return {}
     doubtful = tables.keep(screened(tables.spark, tables.pieces))
-    doubts = reduce(or_, (row.doubts for row in doubtful.select("doubts").distinct().collect()), 0)
-    wanted = [name for name in names if DOUBTS[name] & doubts]
-    bits = reduce(or_, (DOUBTS[name] for name in wanted), 0)
-    rest = tables.only(doubtful.filter(F.col("doubts").bitwiseAND(F.lit(bits)) != 0))
-    return dict.fromkeys(wanted, rest)
+    found: dict[str, TraceTables] = {}
+    for scope in dict.fromkeys(scopes.values()):
+        here = scope.of(doubtful)
+        doubts = reduce(or_, (row.doubts for row in here.select("doubts").distinct().collect()), 0)
+        wanted = [name for name, each in scopes.items() if each == scope and DOUBTS[name] & doubts]
+        bits = reduce(or_, (DOUBTS[name] for name in wanted), 0)
+        rest = tables.only(here.filter(F.col("doubts").bitwiseAND(F.lit(bits)) != 0))
+        found |= dict.fromkeys(wanted, rest)
+    return found
 
 
 def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int, list[Any]]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
-from vivum.guarantees import KEYED, guarantee_of
+from vivum.guarantees import guarantee_of
 from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
@@ -57,10 +57,8 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._new: list[TopicRecord] = []
         self._seats: list[Seat] = []
-        self._keyed: set[str] = set()
-        self._bare: set[str] = set()
-        """Keyed topics that this log has without keys, since an older Vivum began it: it goes on so."""
-
+        # Topics with heads: repetitions are left out there, so numbers have holes.
+        self._headed: set[str] = set()
         self._not_seen_as_gaps = 0
         self._delivered_runs = 0
         self._written_runs = 0
@@ -70,7 +68,7 @@ class Recorder:
     async def run(self) -> None:
         """Record. What was delivered when this is cancelled is still written."""
         watches = [self._node.browser.watch(pattern, self._on_topics) for pattern in self._patterns]
-        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle, self._bare)
+        server = BackCopyServer(self._node, self._log.directory, self.topics, self.tips, self.settle)
         entering = asyncio.create_task(self._enter_new())
         serving = asyncio.create_task(server.run())
         writing = asyncio.create_task(asyncio.to_thread(self._writer.run))
@@ -108,25 +106,19 @@ class Recorder:
                     self.topics.add(each.name)
                     alike.setdefault((each.schema, each.guarantee), []).append(each.name)
             for (schema, guarantee), names in alike.items():
-                description = read_schema(schema)
-                is_keyed = guarantee_of(guarantee) is KEYED
-                if is_keyed:
-                    self._keyed.update(names)  # Copies are left out there, so numbers have gaps.
-                    known = self._log.types
-                    self._bare.update(each for each in names if each in known.guarantees and each not in known.headed)
+                description, entry = read_schema(schema), guarantee_of(guarantee)
+                if entry.is_headed:
+                    self._headed.update(names)
                 self._writer.declare(
-                    [
-                        TopicDeclaration(name, description, guarantee, is_keyed and name not in self._bare)
-                        for name in names
-                    ]
+                    [TopicDeclaration(name, description, entry.name, entry.is_headed) for name in names]
                 )
-                self._seats += await self._node.take_seats(names, schema, guarantee_of(guarantee), lambda _: self)
+                self._seats += await self._node.take_seats(names, schema, entry, lambda _: self)
 
     def put(self, delivery: Delivery) -> None:
         """Keep a run of messages until it is written. One with numbers that no log can have is missed."""
         name = self._node.name_of(delivery.group)
         payloads = delivery.payloads
-        if delivery.heads and name not in self._bare:
+        if delivery.heads:
             payloads = [head + payload for head, payload in zip(delivery.heads, payloads, strict=True)]
         run = RecordedRun(
             name,
@@ -172,7 +164,7 @@ class Recorder:
             # Told anew it comes last, so those go first that were silent for longest.
             sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
             before = tips.pop(sender, None)
-            if before is not None and run.first_sequence > before and run.topic not in self._keyed:
+            if before is not None and run.first_sequence > before and run.topic not in self._headed:
                 # Most gaps were counted when they came about; what is more than that was not known then.
                 gap = run.first_sequence - before
                 counted = min(gap, self._not_seen_as_gaps)

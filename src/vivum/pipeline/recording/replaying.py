@@ -7,7 +7,7 @@ from typing import Any
 
 from vivum.core.time import SECOND
 from vivum.core.topic_names import TopicPatterns
-from vivum.guarantees import recorded_guarantee
+from vivum.guarantees import DEFAULT, guarantee_of
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.storage.segment_reader import LogReader
@@ -26,16 +26,16 @@ async def replay(
 ) -> int:
     """Send every message of these topics again, in the log's order; return how many. `speed` None: without pauses.
 
-    The sender and the numbers are new: this node's. Topics promise what they did when they were recorded (reliable,
-    where an old log does not tell). Messages of keyed topics have the keys that they had: who had one does not see it
-    again. Waits for `wait_for` other members of each.
+    The sender and the numbers are new: this node's. Topics promise what they did when they were recorded (the
+    default, where the log does not tell). Messages of keyed topics have the keys that they had: who had one does not
+    see it again. Waits for `wait_for` other members of each.
     """
     types = TopicTypes.read(log.directory)
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
         description = types.types[name]
         schema = BYTES_SCHEMA if description is None else write_schema(description)
-        guarantee = recorded_guarantee(types.guarantees.get(name))
+        guarantee = guarantee_of(types.guarantees.get(name, DEFAULT.name))
         (seats[name],) = await node.take_seats([name], schema, guarantee, lambda _: None)
     try:
         while any(len(seat.view.members) <= wait_for for seat in seats.values() if seat.view is not None):

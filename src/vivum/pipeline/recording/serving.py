@@ -29,7 +29,6 @@ from vivum.live.replay.back_copies import (
     joiner_of,
 )
 from vivum.live.topic import Topic
-from vivum.protocols.keyed.keys import PLAIN_HEAD
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
 from vivum.wire.directory import TopicRecord
@@ -57,19 +56,16 @@ class BackCopyServer:
         topics: Collection[str],
         tips: Mapping[str, Mapping[Member, int]],
         settle: Callable[[], Awaitable[None]],
-        bare: Collection[str] = (),
     ) -> None:
         """Prepare. `topics` are recorded; `tips` tell for each of them how far the log goes for each sender.
 
-        `settle` waits until all that was delivered to the recorder is in its log. `bare` are keyed topics that the log
-        has without heads.
+        `settle` waits until all that was delivered to the recorder is in its log.
         """
         self._node = node
         self._reader = LogReader(directory)
         self._topics = topics
         self._tips = tips
         self._settle = settle
-        self._bare = bare
         self._reading = asyncio.Lock()
         self._serving: dict[str, asyncio.Task[None]] = {}
 
@@ -132,8 +128,6 @@ class BackCopyServer:
                 )
         except StorageError as error:
             return BackCopies(REFUSED, want.request, want.topic, want.offset, text=str(error))
-        if want.topic in self._bare:
-            runs = [(*run[:5], [PLAIN_HEAD + payload for payload in run[5]]) for run in runs]
         return BackCopies(BACK, want.request, want.topic, offset, is_end=is_end, tips=reached, runs=runs)
 
 

@@ -26,6 +26,7 @@ from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
 from vivum.pipeline.sink.options import Link
 from vivum.pipeline.sink.staging import SinkFolder, SinkState
+from vivum.protocols.keyed.keys import heads_of
 from vivum.runtime.loop_thread import LoopThread
 
 SEND_BYTES = 256 * 1024
@@ -169,7 +170,8 @@ class Publisher:
             for batch in folder.read_staged(file):
                 for topic, payloads in _by_topic(batch):
                     for run in _runs(payloads):
-                        await self._seats[topic].send_keyed(query, state.batch, positions[topic], run)
+                        heads = heads_of(query, state.batch, positions[topic], len(run))
+                        await self._seats[topic].send(run, heads=heads)
                         positions[topic] += len(run)
         for topic in state.topics:
             await self._seats[topic].flush()

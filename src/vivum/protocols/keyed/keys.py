@@ -13,12 +13,15 @@ messages without it; a recorder keeps it to replay messages (`Delivery.heads`).
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from enum import Enum
+from itertools import groupby
 from struct import Struct
 
-import msgspec
+from msgspec.structs import replace
 
-from vivum.core.machine import Delivery
+from vivum.core.machine import Delivery, Effect
 from vivum.core.ranges import RangeSet
+from vivum.protocols.commands import MessagesLeftOut
 
 QUERY_BYTES = 16
 _HEAD = Struct(f">B{QUERY_BYTES}sQQ")
@@ -48,16 +51,16 @@ def head_bytes(payload: bytes) -> int:
     return HEAD_BYTES if len(payload) >= HEAD_BYTES and payload[0] == _KEYED else 0
 
 
+class _Fate(Enum):
+    NEW = "new"
+    REPEATED = "repeated"
+    UNREADABLE = "unreadable"
+
+
 class SeenKeys:
     """What a receiver had of each query. At most `QUERIES_MAX` are remembered."""
 
     def __init__(self) -> None:
-        self.repeated = 0
-        """Messages that came again, and were passed over."""
-
-        self.malformed = 0
-        """Payloads without a readable head; dropped."""
-
         self._queries: OrderedDict[bytes, tuple[int, RangeSet]] = OrderedDict()
 
     def is_new(self, query: bytes, batch: int, position: int) -> bool:
@@ -77,36 +80,33 @@ class SeenKeys:
             had.add_range(bounds[1], bounds[2])
         return is_new
 
-    def new_runs(self, delivery: Delivery) -> Iterator[Delivery]:
-        """Take the heads off a run of messages, and leave out what came before: runs without a hole.
+    def sift(self, delivery: Delivery) -> Iterator[Effect]:
+        """Take the heads off a run of messages: runs of what is new, and reports of what lies between.
 
         Heads are on the messages, or in `heads` beside them.
         """
-        run: list[bytes] = []
-        heads: list[bytes] = []
-        first = delivery.first_sequence
         headed = delivery.payloads
         if delivery.heads:
             headed = [head + payload for head, payload in zip(delivery.heads, delivery.payloads, strict=True)]
-        for sequence, payload in enumerate(headed, delivery.first_sequence):
-            size = head_bytes(payload)
-            if self._is_left_out(payload, size):
-                if run:
-                    yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run, heads=heads)
-                run, heads, first = [], [], sequence + 1
+        begin = 0
+        for fate, same in groupby(map(self._fate, headed)):
+            stop = begin + sum(1 for _ in same)
+            numbers = (delivery.first_sequence + begin, delivery.first_sequence + stop)
+            if fate is _Fate.NEW:
+                run = headed[begin:stop]
+                sizes = [head_bytes(each) for each in run]
+                payloads = [each[size:] for each, size in zip(run, sizes, strict=True)]
+                heads = [each[:size] for each, size in zip(run, sizes, strict=True)]
+                yield replace(delivery, first_sequence=numbers[0], payloads=payloads, heads=heads)
             else:
-                run.append(payload[size:])
-                heads.append(payload[:size])
-        if run:
-            yield msgspec.structs.replace(delivery, first_sequence=first, payloads=run, heads=heads)
+                yield MessagesLeftOut(delivery.group, delivery.sender, *numbers, fate is _Fate.REPEATED)
+            begin = stop
 
-    def _is_left_out(self, payload: bytes, head_size: int) -> bool:
-        if not head_size:
-            self.malformed += 1
-            return True
-        if head_size < HEAD_BYTES:
-            return False
+    def _fate(self, payload: bytes) -> _Fate:
+        size = head_bytes(payload)
+        if not size:
+            return _Fate.UNREADABLE
+        if size < HEAD_BYTES:
+            return _Fate.NEW
         _, query, batch, position = _HEAD.unpack_from(payload)
-        is_new = self.is_new(query, batch, position)
-        self.repeated += not is_new
-        return not is_new
+        return _Fate.NEW if self.is_new(query, batch, position) else _Fate.REPEATED

@@ -6,14 +6,12 @@ the state of that moment.
 """
 
 from collections import deque
-from zlib import crc32
 
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.ranges import RangeSet
-from vivum.observe.trace import MessageSent, Tracer
 from vivum.protocols.commands import (
     GroupsEntered,
     GroupsLeft,
@@ -68,14 +66,12 @@ class QsmMachine:
         gate: Gate,
         settings: QsmSettings | None = None,
         limits: Limits | None = None,
-        trace: Tracer | None = None,
         builder: FrameBuilder | None = None,
     ) -> None:
         """Prepare. Frames are made by the `builder`, of the settings' size, where there is one."""
         self.effects: list[Effect] = []
         self.settings = settings or QsmSettings()
         self.limits = limits or Limits()
-        self.trace = trace
         self.counters = gate.counters
         self.client = client
         self.identity: Member | None = None
@@ -145,34 +141,30 @@ class QsmMachine:
             payloads = list(payloads)
         size, largest = command.measured or measure(payloads)  # type: ignore[arg-type]
         now_ns, me, first = self._now_ns, self.client.member, None
-        try:
-            limit = self.limits.message_bytes_max
-            if largest > limit:
-                raise LimitError(f"a message of {largest} bytes is over message_bytes_max={limit}")
-            route = self._routes.get(group) or self._find_route(group)
-            assert me is not None
-            if at_once is not None:
-                header = (Kind.DATA, self._gate.domain, *me)
-                first = self.sending.send_alone(now_ns, header, group, payloads, size, route, at_once)
-            if first is not None:
-                region = self.regions.get(route[1][0].key)
-                if region is not None:
-                    region.on_sent(now_ns)
-            else:
-                channel = self._listening.spread_channel_of(now_ns, group)
-                first = self.sending.accept(group, payloads, size, route[1], route[0], channel)
-        except LimitError:
-            self.counters.messages_rejected += len(payloads)
-            raise
-        self.counters.messages_accepted += len(payloads)
-        if self.trace is not None:
-            for index, payload in enumerate(payloads):
-                self.trace(MessageSent(now_ns, *me, group, first + index, route[0], crc32(payload)))
+        limit = self.limits.message_bytes_max
+        if largest > limit:
+            raise LimitError(f"a message of {largest} bytes is over message_bytes_max={limit}")
+        route = self._routes.get(group) or self._find_route(group)
+        assert me is not None
+        if at_once is not None:
+            header = (Kind.DATA, self._gate.domain, *me)
+            first = self.sending.send_alone(now_ns, header, group, payloads, size, route, at_once)
+        if first is not None:
+            region = self.regions.get(route[1][0].key)
+            if region is not None:
+                region.on_sent(now_ns)
+        else:
+            channel = self._listening.spread_channel_of(now_ns, group)
+            first = self.sending.accept(group, payloads, size, route[1], route[0], channel)
         self.effects.append(Delivery(group, me, first, payloads, route[0], now_ns))
 
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets."""
         return self.sending.next_message_of(group)
+
+    def view_of(self, group: GroupId) -> ViewNumber:
+        """Return the view in which the next own message of a group is sent."""
+        return self.client.group_view(group)
 
     def _find_route(self, group: GroupId) -> SendRoute:
         """Find the streams that messages must go into: one for each region of the group with somebody else in it."""

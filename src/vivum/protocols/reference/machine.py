@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from random import Random
 from typing import NamedTuple
-from zlib import crc32
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.errors import LimitError, UsageError
-from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId
+from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import ChannelClosed, ChannelOpened, Command, Datagram, Delivery, Effect, Priority
-from vivum.observe.trace import GroupJoined, GroupLeft, MessageSent, Tracer
+from vivum.observe.trace import GroupJoined, GroupLeft, Tracer
 from vivum.protocols.commands import (
     JoinGroup,
     LeaveGroup,
@@ -156,27 +155,24 @@ class ReferenceMachine:
     def _send(self, command: SendMessages) -> None:
         stream = self._outgoing_of(command.group)
         largest = max(map(len, command.payloads), default=0)
-        try:
-            if largest > self.limits.message_bytes_max:
-                raise LimitError(
-                    f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}"
-                )
-            first = stream.accept(command.payloads)
-        except LimitError:
-            self.counters.messages_rejected += len(command.payloads)
-            raise
-        self.counters.messages_accepted += len(command.payloads)
+        if largest > self.limits.message_bytes_max:
+            raise LimitError(f"a message of {largest} bytes is over message_bytes_max={self.limits.message_bytes_max}")
+        first = stream.accept(command.payloads)
         self._ready[command.group] = None
         if stream.pending_bytes > self._pending_high:
             self._pending_high = stream.pending_bytes
             limit = max(self.settings.pending_bytes_max, self.limits.message_bytes_max)
             self.effects.append(QueueGrew("pending", stream.pending_bytes, limit, "bytes"))
-        if self.trace is not None:
-            for index, payload in enumerate(command.payloads):
-                self.trace(
-                    MessageSent(self._now_ns, *self.member, command.group, first + index, NO_VIEW, crc32(payload))
-                )
         self.effects.append(Delivery(command.group, self.member, first, command.payloads, NO_VIEW, self._now_ns))
+
+    def next_sequence(self, group: GroupId) -> int:
+        """Return the number that the next own message of a group gets."""
+        stream = self._outgoing.get(group)
+        return self._left_at.get(group, (0, 0))[1] if stream is None else stream.next_message
+
+    def view_of(self, group: GroupId) -> ViewNumber:  # noqa: ARG002
+        """Return that there are no views."""
+        return NO_VIEW
 
     # Frames.
 

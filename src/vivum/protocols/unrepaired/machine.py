@@ -118,14 +118,12 @@ class UnrepairedMachine:
         self._note_life(me)
         waiting = sum(stream.waiting_bytes for stream in self._streams.values())
         if waiting and waiting + size > self.settings.waiting_bytes_max:
-            self.counters.messages_rejected += len(payloads)
             raise NotNowError(
                 f"{waiting} bytes wait; with {size} more they would pass "
                 f"waiting_bytes_max={self.settings.waiting_bytes_max}: wait until some are sent"
             )
         first = self._next_message.get(group, 0)
         self._next_message[group] = first + len(payloads)
-        self.counters.messages_accepted += len(payloads)
         for config in self._client.regions_of(group):
             if any(member != me for member in config.members):
                 self._feed(config, me, group, first, payloads, size)
@@ -136,6 +134,10 @@ class UnrepairedMachine:
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets."""
         return self._next_message.get(group, 0) if self._me == self._client.member else 0
+
+    def view_of(self, group: GroupId) -> ViewNumber:
+        """Return the view in which the next own message of a group is sent."""
+        return self._client.group_view(group)
 
     def _note_life(self, me: Member) -> None:
         if me != self._me:
