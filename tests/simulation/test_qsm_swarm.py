@@ -16,7 +16,7 @@ from vivum.cli import main
 from vivum.protocols.streams import sender_fifo as chain
 from vivum.sim.library import find_scenario
 from vivum.sim.scenario import Scenario
-from vivum.sim.swarm import make_up, run_swarm
+from vivum.sim.swarm import EFFECTS_MAX, make_up, run_swarm
 
 
 def make_up_qsm(seed: int) -> Scenario:
@@ -145,6 +145,13 @@ def test_a_split_leaves_the_service_with_the_smaller_side_only_on_request() -> N
         assert all(2 * len(each.nodes) <= max(plain.nodes, 2) for each in plain.faults if each.kind == "partition")
         assert split.nodes // 2 < len(split.faults[0].nodes) < split.nodes
         assert {each.kind for each in split.faults} <= {"partition", "leave", "join", "loss", "duplicate", "reorder"}
+
+
+def test_hosts_crash_at_a_moment_and_between_two_effects() -> None:
+    for kind in ("crash", "service_crash"):
+        after = {each.after for seed in range(1, 201) for each in make_up_qsm(seed).faults if each.kind == kind}
+        assert 0 in after
+        assert 0 < max(after) <= EFFECTS_MAX
 
 
 def test_worlds_of_qsm_bound_what_may_be_lost() -> None:

@@ -94,6 +94,8 @@ class FaultInjector:
             host.port.heal()
             host.wake_up()
             host.slowness = 1
+            if host.is_dying:
+                host.crash()
             if host.node is None:
                 host.start()
 
@@ -104,13 +106,21 @@ class FaultInjector:
     # Each begins a fault and returns how to end it.
 
     def _crash(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None] | None:
-        died = {host: host.incarnation for host in hosts if host.node is not None}
-        for host in died:
-            host.crash()
+        dying = {host: host.incarnation for host in hosts if host.node is not None}
+        for host in dying:
+            host.crash_after(fault.after)
         if fault.lasts is None:
             return None
-        # One that came back meanwhile and died again is dead for another reason.
-        return lambda: self._restart(fault, [host for host, life in died.items() if host.incarnation == life])
+
+        def end() -> None:
+            # One that came back meanwhile and died again is dead for another reason.
+            again = [host for host, life in dying.items() if host.incarnation == life]
+            for host in again:
+                # It had not come to its last effect.
+                host.crash()
+            self._restart(fault, again)
+
+        return end
 
     def _hosts_of_service(self) -> list[Host]:
         """List the hosts that have a configuration service: its own, or those that carry one now."""

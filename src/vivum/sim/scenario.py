@@ -128,6 +128,8 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     length: BurstLength = 10.0
     factor: Positive = 10
     delay: Duration = Duration(1_000_000)
+    after: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """How many more effects a host carries out before it crashes: it dies between two of them."""
 
 
 class Scenario(Struct, forbid_unknown_fields=True, frozen=True):

@@ -42,6 +42,9 @@ SETTLE_NS = 20 * SECOND
 SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
 """The same, plus the time for a standby to take over and to find the nodes that died with the service."""
 
+EFFECTS_MAX = 20
+"""How many effects a host that crashes may still carry out."""
+
 MEETING_NS = 2 * SECOND
 """Time for nodes that carry their service themselves to find each other, before anything goes wrong."""
 
@@ -60,6 +63,7 @@ def make_up(seed: int, protocol: str = "reference", *, minority: bool = False) -
         raise UsageError(f"protocol {protocol!r} has no configuration service that could be in the minority")
     if entry.has_service:
         scenario = _make_harder(seed, scenario)
+    scenario = _between_effects(seed, scenario)
     if entry.carries_service:
         return _make_up_domain(scenario)
     return _with_the_service_in_the_minority(seed, scenario) if minority else scenario
@@ -189,6 +193,21 @@ def _with_the_service_in_the_minority(seed: int, scenario: Scenario) -> Scenario
         traffic=tuple(msgspec.structs.replace(each, rate=min(each.rate, 20.0)) for each in scenario.traffic),
         network=msgspec.structs.replace(scenario.network, loss=min(scenario.network.loss, 0.01)),
     )
+
+
+def _between_effects(seed: int, scenario: Scenario) -> Scenario:
+    """Let half of the crashes strike between two effects of a host, some time after the others.
+
+    Draws from a source of its own.
+    """
+    rng = RandomSource(seed).fork("swarm", "effects")
+    faults = tuple(
+        msgspec.structs.replace(each, after=rng.choice([0, rng.randint(1, EFFECTS_MAX)]))
+        if each.kind in ("crash", "service_crash")
+        else each
+        for each in scenario.faults
+    )
+    return msgspec.structs.replace(scenario, faults=faults)
 
 
 def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:

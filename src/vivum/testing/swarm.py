@@ -67,6 +67,12 @@ SPARED_PAUSE_S = 1.0
 SPARED_LOSS = 0.1
 """A process that sleeps for longer, or loses more, may lose its life."""
 
+DATAGRAMS_MAX = 20
+"""How many datagrams a process that dies may still send."""
+
+DYING_S = 0.5
+"""After this time it is dead, however much it has sent."""
+
 DEATH_NOTICED_S = 14.0
 """By then a death is known, also of a node that nobody watches."""
 
@@ -137,8 +143,9 @@ class Actor:
 
     @property
     def is_up(self) -> bool:
-        """Whether its process runs."""
-        return self.host.is_running
+        """Whether its process runs, and is not about to die."""
+        process = self.host.process
+        return process is not None and process.is_running and not process.is_dying
 
     @property
     def is_settled(self) -> bool:
@@ -333,6 +340,7 @@ class LiveWorld:
                 actor.topics = tuple(
                     replace(plan, replays=plan.name in self._recorded and draw.random() < 0.5) for plan in actor.topics
                 )
+        self._deaths = RandomSource(seed).fork("live swarm", "deaths")
         # Before `FORM_S` the domain forms; some come later.
         self._late = [actor for actor in self.actors[2:] if rng.random() < 0.3]
 
@@ -421,7 +429,7 @@ class LiveWorld:
         await self._say_last_words()
 
     def _start(self, actor: Actor) -> None:
-        if not actor.is_up and not self._is_bereft and actor not in self._cut:
+        if not actor.host.is_running and not self._is_bereft and actor not in self._cut:
             actor.host.start(_program, actor)
 
     def _strike(self) -> None:
@@ -496,7 +504,11 @@ class LiveWorld:
             actor.ends.set()
         else:
             actor.harm()
-            actor.host.kill()
+            process = actor.host.process
+            assert process is not None
+            actor.host.kill(after_datagrams=self._deaths.choice([0, self._deaths.randint(1, DATAGRAMS_MAX)]))
+            # It may have little to say.
+            asyncio.get_running_loop().call_later(DYING_S, process.kill)
 
     # The end.
 
