@@ -127,12 +127,14 @@ def test_worlds_of_whole_nodes_hold(seed: int) -> None:
 
 def test_the_command_line_runs_and_replays_the_swarm(capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--seeds", "1", "--first-seed", "3", "--jobs", "1"]
-    assert main(["sim", "swarm", "--protocol", "live", *few, "--json"]) == 0
-    swarm = json.loads(capsys.readouterr().out)
-    assert (swarm["seeds"], swarm["first_seed"], swarm["failed"]) == (1, 3, [])
-    assert main(["sim", "run", "swarm:live", "--seed", "3", "--json"]) == 0
-    replayed = json.loads(capsys.readouterr().out)
-    assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(3).trace_hash, 0)
+    for protocol in ([], ["--protocol", "live"]):
+        assert main(["sim", "swarm", *protocol, *few, "--json"]) == 0
+        swarm = json.loads(capsys.readouterr().out)
+        assert (swarm["seeds"], swarm["first_seed"], swarm["failed"]) == (1, 3, [])
+    for name in ("swarm", "swarm:live"):
+        assert main(["sim", "run", name, "--seed", "3", "--json"]) == 0
+        replayed = json.loads(capsys.readouterr().out)
+        assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(3).trace_hash, 0)
 
 
 def test_a_flush_does_not_wait_for_the_dead() -> None:

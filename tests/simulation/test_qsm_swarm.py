@@ -161,11 +161,15 @@ def test_worlds_of_qsm_bound_what_may_be_lost() -> None:
 def test_a_world_with_the_service_in_the_minority_is_asked_for_and_replayed_from_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["sim", "swarm", "--minority", "--seeds", "1", "--jobs", "1"]) == 2
+    for protocol in (["--protocol", "live"], []):
+        assert main(["sim", "swarm", "--minority", *protocol, "--seeds", "1", "--jobs", "1"]) == 2
+        assert "--minority: whole programs are not made up" in capsys.readouterr().err
+    assert main(["sim", "run", "swarm:live:minority"]) == 2
+    assert "'live' is no protocol of nodes alone" in capsys.readouterr().err
+    assert main(["sim", "swarm", "--minority", "--protocol", "reference", "--seeds", "1", "--jobs", "1"]) == 2
+    assert "'reference' has no configuration service" in capsys.readouterr().err
     assert main(["sim", "run", "swarm:qsm:majority"]) == 2
-    told = capsys.readouterr().err
-    assert "'reference' has no configuration service" in told
-    assert "'majority' is no kind of world" in told
+    assert "'majority' is no kind of world" in capsys.readouterr().err
     assert find_scenario("swarm:qsm:minority", 3) == make_up_minority(3)
 
 
@@ -196,5 +200,5 @@ def test_worlds_of_qsm_have_more_loss_and_changing_groups_and_those_of_the_refer
     assert max(scenario.network.loss for scenario in scenarios) == 0.2
     assert {scenario.settings["ring_nodes_max"] for scenario in scenarios} == {2, 3, 4, 25}
     assert {scenario.settings["spread_channels"] for scenario in scenarios} == {0, 1, 256}
-    plain = [make_up(seed) for seed in range(200)]
+    plain = [make_up(seed, "reference") for seed in range(200)]
     assert not {"leave", "join"} & {fault.kind for scenario in plain for fault in scenario.faults}

@@ -13,11 +13,7 @@ import msgspec
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.core.limits import Limits
-from vivum.core.machine import Command
 from vivum.core.settings import settings_of
-from vivum.node.compose import compose_member
-from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -44,17 +40,6 @@ class ProtocolEntry:
     meaning: str
     make_service: Callable[[Member, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
-
-    first_commands: tuple[Command, ...] = ()
-    """The first commands of the application on every host."""
-
-    carries_service: bool = False
-    """The nodes carry the configuration service themselves."""
-
-    @property
-    def has_service(self) -> bool:
-        """Whether there is a configuration service, in the nodes or on a host of its own."""
-        return self.carries_service or self.make_service is not None
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
@@ -115,33 +100,11 @@ def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
     return Node(member, gate, [place], counters)
 
 
-def _make_domain_node(
-    member: Member,
-    endpoints: Mapping[NodeId, Endpoint],
-    settings: QsmSettings,
-    rng: Random,
-    trace: Tracer | None,
-) -> Node:
-    # Every start of the process is a new life to the service, whatever number it will give it.
-    name = f"node {member.node}, start {member.incarnation}"
-    endpoint = endpoints[member.node]
-    domain = domain_tag("sim")
-    parts = compose_member(name, domain, endpoint, rng, settings, Limits(), WayIn(), wanted=member.node, trace=trace)
-    return parts.node
-
-
 PROTOCOLS: dict[str, ProtocolEntry] = {
     "reference": ProtocolEntry(
         ReferenceSettings, _make_reference_node, "Best-effort multicast, then NAKs to the sender"
     ),
     "qsm": ProtocolEntry(
         QsmSettings, _make_qsm_node, "Regions of overlap, token rings, repair from caches", _make_service_node
-    ),
-    "domain": ProtocolEntry(
-        QsmSettings,
-        _make_domain_node,
-        "Whole live nodes: QSM, best effort, directory; they find each other and carry the service themselves",
-        first_commands=(JoinDomain(),),
-        carries_service=True,
     ),
 }

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from vivum.core.ids import GroupId, NodeId
-from vivum.node.domain import DomainMachine
 from vivum.observe.faults import HEALED, Fault
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.engine import Network, Scheduler, SimPort
@@ -42,7 +41,7 @@ class FaultInjector:
         self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
-            "service_crash": lambda fault, _: self._crash(fault, self._hosts_of_service()),
+            "service_crash": lambda fault, _: self._crash(fault, [] if service is None else [service]),
             "restart": self._restart,
             "pause": self._pause,
             "slow": self._slow,
@@ -121,17 +120,6 @@ class FaultInjector:
             self._restart(fault, again)
 
         return end
-
-    def _hosts_of_service(self) -> list[Host]:
-        """List the hosts that have a configuration service: its own, or those that carry one now."""
-        if self._service is not None:
-            return [self._service]
-        return [
-            host
-            for host in self._hosts.values()
-            if host.node is not None
-            and any(isinstance(each, DomainMachine) and each.carries_service for each in host.node.protocols)
-        ]
 
     def _restart(self, _: FaultSpec, hosts: list[Host]) -> None:
         for host in hosts:

@@ -281,7 +281,7 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.kind in ("leave", "join") and not fault.groups:
             refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
-        if fault.kind == "service_crash" and not PROTOCOLS[scenario.protocol].has_service:
+        if fault.kind == "service_crash" and PROTOCOLS[scenario.protocol].make_service is None:
             refuse(f"faults[{index}].kind", f"protocol {scenario.protocol!r} has no configuration service")
         if max(fault.groups, default=0) > scenario.groups.count:
             refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")

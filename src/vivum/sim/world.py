@@ -237,8 +237,6 @@ class World:
         self._belated.pop(host.node_id, None)
         if host is self.service:
             return
-        for command in PROTOCOLS[self.scenario.protocol].first_commands:
-            host.submit(command)
         for group in self._groups_of.get(host.node_id, ()):
             host.submit(self._joins[group])
 
