@@ -1,7 +1,7 @@
 """The list of protocols that the simulator can run, by name, and how their nodes are built.
 
-`domain` is the whole live node, made by the same function as on sockets (`vivum.node.compose`). The others are parts of
-it, or its yardstick: QSM with a configuration service on a host of its own, and the reference.
+`qsm` is the live node with its place given, and a configuration service on a host of its own, both made by
+`vivum.node.compose` as on sockets. `reference` is its yardstick.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +14,12 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.settings import settings_of
+from vivum.node.compose import compose_placed_member, compose_service
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
-from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
+from vivum.protocols.membership.service.role import SERVICE_NODE
 from vivum.protocols.membership.settings import ServiceSettings
-from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
@@ -38,7 +37,7 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
-    make_service: Callable[[Member, ServiceSettings], Node] | None = None
+    make_service: Callable[[Incarnation, Endpoint, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
@@ -79,25 +78,20 @@ def _make_qsm_node(
     rng: Random,
     trace: Tracer | None,
 ) -> Node:
-    counters = Counters()
-    nobody = Member(member.node, Incarnation(0))
-    gate = Gate(domain_tag("sim"), counters, nobody, trace)
     # Every start of the process is a new life to the service, whatever number it will give it.
     name = f"node {member.node}, start {member.incarnation}"
     # Any node knows where the service is, if the first one is gone.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
-    client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
-    machine = QsmMachine(client, gate, settings, trace=trace)
-    place = ServiceRole(gate, client)
-    return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
+    endpoint = endpoints[member.node]
+    return compose_placed_member(
+        name, domain_tag("sim"), endpoint, rng, settings, services, wanted=member.node, trace=trace
+    )
 
 
-def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
-    counters = Counters()
-    gate = Gate(domain_tag("sim"), counters, member)
-    # A service that restarts has lost its state: it can only point to its successor.
-    place = ServiceRole(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
-    return Node(member, gate, [place], counters)
+def _make_service_node(incarnation: Incarnation, endpoint: Endpoint, settings: ServiceSettings) -> Node:
+    # Nobody else begins a domain here: no salt, so that lives are numbered from 1.
+    parts = compose_service(domain_tag("sim"), endpoint, 0, multicast=False, settings=settings, incarnation=incarnation)
+    return parts.node
 
 
 PROTOCOLS: dict[str, ProtocolEntry] = {
