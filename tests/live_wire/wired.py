@@ -31,7 +31,7 @@ class Wire:
         self.events: dict[Endpoint, list[Event]] = {}
         self._channels: dict[Endpoint, set[Channel]] = {}
         places = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
-        service = compose_service(DOMAIN, places[0], Random(1), multicast=True)
+        service = compose_service(DOMAIN, places[0], 1, multicast=True)
         self.members: dict[Endpoint, MemberParts] = {
             place: compose_member(
                 f"node {place.port}",

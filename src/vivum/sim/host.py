@@ -67,11 +67,16 @@ class Host(Processor):
         self._go_on(0)
 
     def crash_after(self, effects: int) -> None:
-        """Die between two effects: carry out this many more, and no other."""
+        """Die between two effects: carry out this many more, and no other. What was asked for before is forgotten."""
         if self.node is not None:
             self._effects_left = effects
             if not effects:
                 self.crash()
+
+    @property
+    def is_dying(self) -> bool:
+        """Whether it will die between two effects that are to come."""
+        return self._effects_left is not None
 
     def crash(self) -> None:
         """End this life without a word. What waits in its buffers is gone; what was persisted stays."""

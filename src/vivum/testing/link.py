@@ -57,6 +57,9 @@ class SimulatedPort:
         self.unsendable = 0
         """Datagrams that no network would take; dropped."""
 
+        self.on_sent: Callable[[], None] | None = None
+        """Called after each datagram. It may close the port."""
+
         self._domain = domain
         self._loop = loop
         self._scheduler = scheduler
@@ -131,6 +134,9 @@ class SimulatedPort:
         """Hand datagrams to the link; return how many it took before its queue was full."""
         network, link, now_ns = self._network, self.link, self._scheduler.now_ns
         for index, each in enumerate(datagrams):
+            if self._is_closed:
+                # The process is dead: what else it says nobody hears.
+                break
             if network.egress_room_bytes(link) <= 0:
                 return index
             data = bytes(each.data)
@@ -144,6 +150,8 @@ class SimulatedPort:
             else:
                 packet = Packet(self.node_id, self.endpoint, where, data, 0)
                 self._scheduler.at(now_ns + LOCAL_NS, self._hand_over, packet)
+            if self.on_sent is not None:
+                self.on_sent()
         return len(datagrams)
 
     def _hand_over(self, packet: Packet) -> None:
@@ -171,6 +179,8 @@ class SimulatedPort:
 
     def listen(self, channel: Channel) -> None:
         """Hear a channel from now on."""
+        if self._is_closed:
+            return
         self._network.listen(self._channel(channel), self.node_id)
 
     def unlisten(self, channel: Channel) -> None:
