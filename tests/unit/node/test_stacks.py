@@ -229,7 +229,7 @@ def test_what_layers_cause_by_themselves_is_traced_and_counted() -> None:
     node.submit(1, SendMessages(LAYERED, [b"x"]))
     node.trace = trace = MemoryTrace()
     node.on_timer(50)
-    node.on_datagrams(60, ((PEER, seal_control(Kind.ORDER, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")),))
+    node.on_datagrams(60, ((PEER, seal_control(Kind.SURVEY, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")),))
     assert [each for each in trace.records if isinstance(each, MessagesStable)] == [
         MessagesStable(50, *ME, LAYERED, 1, 2),  # The lower one's, then the upper one's.
         MessagesStable(50, *ME, LAYERED, 1, 2),
