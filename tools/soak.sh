@@ -17,11 +17,11 @@ status=0
 # 5: no test has the mark.
 [ "$status" = 0 ] || [ "$status" = 5 ] || exit "$status"
 
-echo "vivum: swarm of $seeds seeds"
-.venv/bin/vivum sim swarm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+echo "vivum: swarm of $seeds seeds of QSM"
+.venv/bin/vivum sim swarm --protocol qsm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
-echo "vivum: swarm of $seeds seeds of whole nodes"
-.venv/bin/vivum sim swarm --protocol live --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+echo "vivum: swarm of $seeds seeds of whole programs"
+.venv/bin/vivum sim swarm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
 echo "vivum: fuzzing the wire for $fuzz_seconds s"
 .venv/bin/python tests/fuzz/fuzz_wire.py -max_total_time="$fuzz_seconds"

@@ -99,8 +99,6 @@ def seeds():
         ),
         (Kind.MEMBERSHIP, membership.Subscribe(1, (1, 2), (5, 9))),
         (Kind.CONFIGURATION, membership.Configuration(1, 2, 3, 0, 4, 0, 1, 5, b"content")),
-        (Kind.ORDER, control.Order(1, 2, (control.OrderedRun(1, 2, 3, 4),))),
-        (Kind.XOR, control.Xor((control.FrameName(1, 2, 3, 4, 5),), bytes(40))),
     ]:
         yield control.encode_control(kind, *header, message)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import vivum
-from vivum.checkers.registry import check_history
+from planted.judged import check_history
 from vivum.core.errors import UsageError
 from vivum.guarantees import all_promises, promises_of
 from vivum.observe.trace import GroupNamed, MessageDelivered, MessageSent, NodeStarted, NodeStopped

@@ -182,7 +182,9 @@ def test_a_train_that_the_kernel_does_not_cut_goes_by_single_calls(
         train = Datagram(target, bytes(1000) + b"." * 1000 + b"end", segment=1000)
         assert sender.send([train]) == 1
         heard = [data for data in hear(receiver, b"end") if data]
-        assert [data for number, data in enumerate(heard) if data not in heard[:number]] == list(train.cut())
+        assert [data for number, data in enumerate(heard) if data not in heard[:number]] == [
+            each.data for each in train.cut()
+        ]
         assert not sender.can_segment
     finally:
         for port in (sender, receiver):

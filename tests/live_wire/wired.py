@@ -31,7 +31,7 @@ class Wire:
         self.events: dict[Endpoint, list[Event]] = {}
         self._channels: dict[Endpoint, set[Channel]] = {}
         places = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
-        service = compose_service(DOMAIN, places[0], Random(1), multicast=True)
+        service = compose_service(DOMAIN, places[0], 1, multicast=True)
         self.members: dict[Endpoint, MemberParts] = {
             place: compose_member(
                 f"node {place.port}",
@@ -86,7 +86,7 @@ class Wire:
                 elif isinstance(effect, Event):
                     self._on_event(place, effect)
                 elif isinstance(effect, Datagram):
-                    sent += [(target, effect) for target in self._targets(place, effect)]
+                    sent += [(target, each) for each in effect.cut() for target in self._targets(place, each)]
         for target, datagram in list(self.fate(sent)):
             self._nodes[target].on_datagrams(self.now_ns, [(place, datagram.data)])
         return bool(sent)

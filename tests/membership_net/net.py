@@ -48,7 +48,8 @@ class Net:
         self.client_settings = client_settings
         self.service_gate = Gate(DOMAIN, Counters(), Member(NodeId(0), Incarnation(0)))
         settings = service_settings or ServiceSettings(standbys=0)
-        self.home = ServiceRole(self.service_gate, None, settings, Member(NodeId(1_000_000), Incarnation(1)))
+        self.home = ServiceRole(self.service_gate, None, settings)
+        self.home.begin(Member(NodeId(1_000_000), Incarnation(1)), 0, 0)
         self.machine = self.home.serving
         self.service = self.machine.service
         self.places: dict[Endpoint, ServiceRole] = {}

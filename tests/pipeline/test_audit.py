@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from planted.history import History
+from planted.judged import check_history
 from planted.planted import CORRECT, VIOLATIONS, Planted
 from vivum.checkers.checker import Violation
-from vivum.checkers.registry import CheckerSet, check_history, make_checkers
+from vivum.checkers.registry import CheckerSet, make_checkers
 from vivum.cli.app import main
 from vivum.core.errors import UsageError
 from vivum.guarantees import GUARANTEES, RELIABLE, Guarantee, all_promises, promises_of

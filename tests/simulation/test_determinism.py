@@ -13,7 +13,7 @@ def run(name: str, seed: int) -> Result:
 
 
 def test_the_same_seed_gives_the_same_trace_twice_in_one_process() -> None:
-    first, second = run("swarm", 11), run("swarm", 11)
+    first, second = run("swarm:qsm", 11), run("swarm:qsm", 11)
     assert first == second
     assert len(first.trace_hash) == 32
     assert first.records > 1000

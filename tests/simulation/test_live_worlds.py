@@ -3,15 +3,20 @@
 import asyncio
 import itertools
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import vivum
 from elsewhere import hash_elsewhere
+from planted.protocols import reports_everything_as_failed
 from vivum.cli import main
 from vivum.core.machine import Delivery
+from vivum.core.time import SECOND
 from vivum.live.inbox import Inbox
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.testing import World
 from vivum.testing.swarm import LiveWorld, run_live_seed
@@ -112,12 +117,14 @@ def test_worlds_of_whole_nodes_hold(seed: int) -> None:
 
 def test_the_command_line_runs_and_replays_the_swarm(capsys: pytest.CaptureFixture[str]) -> None:
     few = ["--seeds", "1", "--first-seed", "3", "--jobs", "1"]
-    assert main(["sim", "swarm", "--protocol", "live", *few, "--json"]) == 0
-    swarm = json.loads(capsys.readouterr().out)
-    assert (swarm["seeds"], swarm["first_seed"], swarm["failed"]) == (1, 3, [])
-    assert main(["sim", "run", "swarm:live", "--seed", "3", "--json"]) == 0
-    replayed = json.loads(capsys.readouterr().out)
-    assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(3).trace_hash, 0)
+    for protocol in ([], ["--protocol", "live"]):
+        assert main(["sim", "swarm", *protocol, *few, "--json"]) == 0
+        swarm = json.loads(capsys.readouterr().out)
+        assert (swarm["seeds"], swarm["first_seed"], swarm["failed"]) == (1, 3, [])
+    for name in ("swarm", "swarm:live"):
+        assert main(["sim", "run", name, "--seed", "3", "--json"]) == 0
+        replayed = json.loads(capsys.readouterr().out)
+        assert (replayed["trace_hash"], replayed["violations"]) == (run_live_seed(3).trace_hash, 0)
 
 
 def test_a_flush_does_not_wait_for_the_dead() -> None:
@@ -226,6 +233,35 @@ def test_a_protocol_that_gives_up_lives_is_found(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(StreamReceiver, "on_status", on_status)
     assert any("was spared, and yet" in violation for violation in run_live_seed(11).violations)
+
+
+def starts_over_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Every node gives up its life once, 6 s after it was made, though nothing is wrong."""
+    made_ns: dict[MembershipClient, int] = {}
+    right = MembershipClient.on_timer
+
+    def on_timer(self: MembershipClient, now_ns: int) -> None:
+        right(self, now_ns)
+        if now_ns > made_ns.setdefault(self, now_ns) + 6 * SECOND and self.member is not None:
+            made_ns[self] = sys.maxsize
+            self.start_over()
+
+    patch.setattr(MembershipClient, "on_timer", on_timer)
+
+
+EASY_WAYS_OUT: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    reports_everything_as_failed: "failed although",
+    starts_over_for_nothing: "was spared, and yet",
+}
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mutant", EASY_WAYS_OUT, ids=lambda mutant: mutant.__name__)
+def test_an_easy_way_out_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    assert any(EASY_WAYS_OUT[mutant] in violation for violation in run_live_seed(seed).violations)
 
 
 def test_an_application_for_the_web_runs_in_a_world() -> None:

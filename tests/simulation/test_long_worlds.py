@@ -19,10 +19,10 @@ RATE_MAX = 10.0
 
 def make_up_long(seed: int) -> Scenario:
     """Make the world of a seed longer, with more faults that last longer and some that come again, and less traffic."""
-    scenario = make_up(seed)
+    scenario = make_up(seed, "reference")
     rng = RandomSource(seed).fork("long")
     faults: list[FaultSpec] = []
-    for fault in scenario.faults + make_up(seed + 100_000).faults:
+    for fault in scenario.faults + make_up(seed + 100_000, "reference").faults:
         faults.append(
             msgspec.structs.replace(
                 fault,

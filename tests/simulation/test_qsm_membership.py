@@ -75,6 +75,18 @@ def test_a_dead_node_is_dropped_within_five_seconds(node: int) -> None:
     assert max(without[other] for other in without if other != node) <= 7 * SECOND
 
 
+def test_a_node_that_crashes_between_two_effects_goes_on_until_it_has_carried_them_out() -> None:
+    deaths_ns = []
+    for after in (0, 5, 50):
+        _, records, _ = run({"faults": [{"kind": "crash", "at": "2s", "nodes": [4], "after": after}]})
+        (death,) = [each for each in records if isinstance(each, NodeStopped)]
+        assert (death.node, death.cause) == (4, "crash")
+        deaths_ns.append(death.time_ns)
+    assert deaths_ns[0] == 2 * SECOND
+    assert deaths_ns == sorted(set(deaths_ns))
+    assert deaths_ns[-1] < 4 * SECOND
+
+
 def test_many_nodes_paused_in_turn_are_not_dropped() -> None:
     faults = [
         {"kind": "pause", "at": f"{500 + 700 * node}ms", "lasts": "1500ms", "nodes": [node]} for node in range(1, 7)

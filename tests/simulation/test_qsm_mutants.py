@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from planted.protocols import reports_everything_as_failed
 from qsm_worlds.worlds import by_region, make_up_hybrid, run_checked
 from vivum.core.ids import GroupId
 from vivum.core.time import SECOND
-from vivum.protocols.commands import SendFailed
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.qsm import machine, region
 from vivum.protocols.qsm.recovery.repair import RepairDesk
@@ -17,7 +17,6 @@ from vivum.protocols.qsm.region import RegionMember
 from vivum.protocols.qsm.send.hybrid import Spreading, SpreadSender
 from vivum.protocols.qsm.send.sender import Sender
 from vivum.protocols.rings.ring import Ring
-from vivum.protocols.streams.feed import Feed
 from vivum.protocols.streams.region_sender import RegionSender, ViewKey
 from vivum.protocols.streams.sender_fifo import BURST_BYTES, SenderFifo
 from vivum.protocols.streams.stream_receiver import StreamReceiver
@@ -115,15 +114,6 @@ def delivers_to_those_who_left(patch: Patch) -> None:
         "__init__",
         lambda self, sender, joiner, counters, barred, *rest: right(self, sender, joiner, counters, {}, *rest),
     )
-
-
-def reports_everything_as_failed(patch: Patch) -> None:
-    """What everybody has is reported as failed, at nobody in particular."""
-
-    def confirm(self: Sender, feed: Feed) -> None:
-        self._effects += [SendFailed(feed.group, first, stop, None, "to be safe") for first, stop in feed.confirm()]
-
-    patch.setattr(Sender, "_confirm", confirm)
 
 
 def confirms_what_it_was_given(patch: Patch) -> None:

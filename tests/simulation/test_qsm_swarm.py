@@ -16,7 +16,7 @@ from vivum.cli import main
 from vivum.protocols.streams import sender_fifo as chain
 from vivum.sim.library import find_scenario
 from vivum.sim.scenario import Scenario
-from vivum.sim.swarm import make_up, run_swarm
+from vivum.sim.swarm import EFFECTS_MAX, make_up, run_swarm
 
 
 def make_up_qsm(seed: int) -> Scenario:
@@ -147,6 +147,13 @@ def test_a_split_leaves_the_service_with_the_smaller_side_only_on_request() -> N
         assert {each.kind for each in split.faults} <= {"partition", "leave", "join", "loss", "duplicate", "reorder"}
 
 
+def test_hosts_crash_at_a_moment_and_between_two_effects() -> None:
+    for kind in ("crash", "service_crash"):
+        after = {each.after for seed in range(1, 201) for each in make_up_qsm(seed).faults if each.kind == kind}
+        assert 0 in after
+        assert 0 < max(after) <= EFFECTS_MAX
+
+
 def test_worlds_of_qsm_bound_what_may_be_lost() -> None:
     assert {"lives_explained", "failures_explained"} <= set(make_up_qsm(1).checkers)
 
@@ -154,11 +161,15 @@ def test_worlds_of_qsm_bound_what_may_be_lost() -> None:
 def test_a_world_with_the_service_in_the_minority_is_asked_for_and_replayed_from_the_command_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["sim", "swarm", "--minority", "--seeds", "1", "--jobs", "1"]) == 2
+    for protocol in (["--protocol", "live"], []):
+        assert main(["sim", "swarm", "--minority", *protocol, "--seeds", "1", "--jobs", "1"]) == 2
+        assert "--minority: whole programs are not made up" in capsys.readouterr().err
+    assert main(["sim", "run", "swarm:live:minority"]) == 2
+    assert "'live' is no protocol of nodes alone" in capsys.readouterr().err
+    assert main(["sim", "swarm", "--minority", "--protocol", "reference", "--seeds", "1", "--jobs", "1"]) == 2
+    assert "'reference' has no configuration service" in capsys.readouterr().err
     assert main(["sim", "run", "swarm:qsm:majority"]) == 2
-    told = capsys.readouterr().err
-    assert "'reference' has no configuration service" in told
-    assert "'majority' is no kind of world" in told
+    assert "'majority' is no kind of world" in capsys.readouterr().err
     assert find_scenario("swarm:qsm:minority", 3) == make_up_minority(3)
 
 
@@ -189,5 +200,5 @@ def test_worlds_of_qsm_have_more_loss_and_changing_groups_and_those_of_the_refer
     assert max(scenario.network.loss for scenario in scenarios) == 0.2
     assert {scenario.settings["ring_nodes_max"] for scenario in scenarios} == {2, 3, 4, 25}
     assert {scenario.settings["spread_channels"] for scenario in scenarios} == {0, 1, 256}
-    plain = [make_up(seed) for seed in range(200)]
+    plain = [make_up(seed, "reference") for seed in range(200)]
     assert not {"leave", "join"} & {fault.kind for scenario in plain for fault in scenario.faults}

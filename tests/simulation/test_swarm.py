@@ -25,7 +25,7 @@ from vivum.wire.gate import Gate, domain_tag
 
 @pytest.mark.slow
 def test_sixty_seeds_hold() -> None:
-    verdicts = list(run_swarm(1, 60, jobs=2))
+    verdicts = list(run_swarm(1, 60, jobs=2, protocol="reference"))
     assert [verdict.seed for verdict in verdicts] == list(range(1, 61))
     assert [verdict for verdict in verdicts if verdict.violations] == []
 
@@ -38,7 +38,7 @@ def test_one_process_and_two_come_to_the_same_verdicts() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2424])
 def test_seeds_that_failed_once_hold(seed: int) -> None:
-    assert run_seed(seed).violations == ()
+    assert run_seed(seed, "reference").violations == ()
 
 
 # Broken on purpose. Each does one thing wrong, now and then.

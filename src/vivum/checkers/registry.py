@@ -13,7 +13,6 @@ from vivum.checkers.all_delivered import AllDelivered
 from vivum.checkers.bounded_queues import BoundedQueues
 from vivum.checkers.causal import Causal
 from vivum.checkers.checker import Checker, Handler, Violation
-from vivum.checkers.clocks import in_causal_order
 from vivum.checkers.failures_explained import FailuresExplained
 from vivum.checkers.fifo import Fifo
 from vivum.checkers.keys_once import KeysOnce
@@ -115,20 +114,3 @@ class CheckerSet:
     def counts(self) -> dict[str, int]:
         """Return how many violations each checker found, also those that were not kept."""
         return {checker.name: checker.violation_count for checker in self.checkers}
-
-
-def check_history(
-    records: Iterable[TraceRecord],
-    names: Iterable[str],
-    *,
-    promises_of: PromisesOf | None = None,
-    several_clocks: bool = False,
-) -> list[Violation]:
-    """Run checkers over a whole history, with `promises_of` each over the groups that promise it.
-
-    Pass `several_clocks=True` for traces of real nodes, where a time is only that node's opinion.
-    """
-    checkers = CheckerSet(make_checkers(names), promises_of)
-    for record in in_causal_order(records) if several_clocks else records:
-        checkers(record)
-    return checkers.finish()

@@ -23,7 +23,7 @@ from vivum.storage.traces import TraceWriter
 from vivum.testing import swarm as live_swarm
 
 LIVE = "live"
-"""The swarm of whole nodes, where others name a protocol."""
+"""The swarm of whole programs, where others name a protocol. It is what `swarm` alone means: what users run."""
 
 app = command_group("Run, watch and swarm deterministic simulations.")
 app.command()(watch)
@@ -31,7 +31,7 @@ app.command()(watch)
 ScenarioArgument = Annotated[
     str,
     typer.Argument(
-        help=f"A TOML file, the name of a built-in scenario, '{SWARM}', '{SWARM}:PROTOCOL', or '{SWARM}:{LIVE}'.",
+        help=f"A TOML file, the name of a built-in scenario, '{SWARM}', or '{SWARM}:PROTOCOL'.",
         metavar="SCENARIO",
     ),
 ]
@@ -84,7 +84,7 @@ def run(
 
 
 def _is_live(scenario: str) -> bool:
-    return scenario == f"{SWARM}:{LIVE}"
+    return scenario in (SWARM, f"{SWARM}:{LIVE}")
 
 
 def _as_json(scenario: str, result: Result, wall_s: float) -> dict[str, object]:
@@ -137,10 +137,10 @@ def swarm(
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
     protocol: Annotated[
-        str | None, typer.Option(help="What the worlds run, the reference if not given; 'live' for whole nodes.")
-    ] = None,
+        str, typer.Option(help="What the worlds run: 'live' for whole programs, or a protocol on nodes alone.")
+    ] = LIVE,
     minority: Annotated[
-        bool, typer.Option("--minority", help="Split every world, with the service on the smaller side.")
+        bool, typer.Option("--minority", help="Split every world of 'qsm', with the service on the smaller side.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -148,9 +148,11 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    if protocol is not None and protocol not in (*PROTOCOLS, LIVE):
+    if protocol not in (*PROTOCOLS, LIVE):
         raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted([*PROTOCOLS, LIVE]))}")
-    name = SWARM if protocol is None else f"{SWARM}:{protocol}"
+    if minority and protocol == LIVE:
+        raise UsageError("--minority: whole programs are not made up with the service in the minority; --protocol qsm")
+    name = SWARM if protocol == LIVE else f"{SWARM}:{protocol}"
     if minority:
         name += f":{MINORITY}"
     began = time.perf_counter()
@@ -160,7 +162,7 @@ def swarm(
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
         run_one = live_swarm.run_live_seed if protocol == LIVE else partial(run_seed, minority=minority)
-        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol or "reference", run_one):
+        for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol, run_one):
             events += verdict.events
             progress.advance(task)
             if verdict.violations:
@@ -252,6 +254,6 @@ def list_scenarios(as_json: JsonOption = False) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, description in found.items():
         table.add_row(f"[bold]{name}[/]", description)
-    table.add_row(f"[bold]{SWARM}[/]", "A world made up from the seed: anything may fail")
-    table.add_row(f"[bold]{SWARM}:{LIVE}[/]", "The same with whole nodes, from connect to the reader")
+    table.add_row(f"[bold]{SWARM}[/]", "Whole programs in a world made up from the seed: anything may fail")
+    table.add_row(f"[bold]{SWARM}:qsm[/]", "The same with nodes of one protocol alone")
     console().print(table)

@@ -63,10 +63,13 @@ class Datagram(msgspec.Struct, frozen=True, gc=False):
         """Number of datagrams in `data`."""
         return -(-len(self.data) // self.segment) if self.segment else 1
 
-    def cut(self) -> "Sequence[bytes]":
-        """Return the bytes of each datagram."""
+    def cut(self) -> "Sequence[Datagram]":
+        """Return the datagrams of a train."""
         data, segment = self.data, self.segment
-        return [data[at : at + segment] for at in range(0, len(data), segment)] if segment else (data,)
+        if not segment:
+            return (self,)
+        pieces = [data[at : at + segment] for at in range(0, len(data), segment)]
+        return [Datagram(self.destination, piece, self.priority) for piece in pieces]
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):

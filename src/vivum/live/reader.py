@@ -3,7 +3,7 @@
 Cancellation safe: what was not returned is returned by the next read, even in the middle of a run.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -147,55 +147,19 @@ class Reader(Generic[T]):
         )
 
 
-class Events(Generic[T]):
-    """Iterates over single messages."""
+class Items(Generic[T]):
+    """Iterates over what a method of a reader returns, up to its end."""
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_next",)
 
-    def __init__(self, reader: Reader[T]) -> None:
-        self._reader = reader
+    def __init__(self, next_one: Callable[[], Coroutine[None, None, T | None]]) -> None:
+        self._next = next_one
 
-    def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
+    def __aiter__(self) -> AsyncIterator[T]:
         return self
 
-    async def __anext__(self) -> TopicEvent[T]:
-        event = await self._reader.next_event()
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-
-class EventsAndViews(Generic[T]):
-    """Iterates over messages and views in order."""
-
-    __slots__ = ("_reader",)
-
-    def __init__(self, reader: Reader[T]) -> None:
-        self._reader = reader
-
-    def __aiter__(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
-        return self
-
-    async def __anext__(self) -> TopicEvent[T] | TopicView:
-        item = await self._reader.next_item()
+    async def __anext__(self) -> T:
+        item = await self._next()
         if item is None:
             raise StopAsyncIteration
         return item
-
-
-class Batches(Generic[T]):
-    """Iterates over runs of messages."""
-
-    __slots__ = ("_reader",)
-
-    def __init__(self, reader: Reader[T]) -> None:
-        self._reader = reader
-
-    def __aiter__(self) -> AsyncIterator[Batch[T]]:
-        return self
-
-    async def __anext__(self) -> Batch[T]:
-        batch = await self._reader.next_batch()
-        if batch is None:
-            raise StopAsyncIteration
-        return batch

@@ -12,7 +12,7 @@ from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec, check_types
-from vivum.live.reader import Batches, Events, Reader
+from vivum.live.reader import Items, Reader
 from vivum.live.seat import Seat
 from vivum.wire.directory import TopicRecord
 
@@ -116,11 +116,11 @@ class Subscription(Generic[T]):
                 return self.topics
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
-        return Events(self._reader)
+        return Items(self._reader.next_event)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they came in, each of one topic and one sender."""
-        return Batches(self._reader)
+        return Items(self._reader.next_batch)
 
     def let_go(self) -> None:
         """Give all seats back."""

@@ -15,7 +15,7 @@ from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.failures import ClosedError, MissedMessages
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
-from vivum.live.reader import Batches, Events, EventsAndViews, Reader
+from vivum.live.reader import Items, Reader
 from vivum.live.replay.catching_up import CatchingUp
 from vivum.live.seat import VIEWS_MAX, Listener, Seat
 from vivum.wire.codec import measure
@@ -199,7 +199,7 @@ class Topic(Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         self._must_receive()
-        return Events(self._reader)
+        return Items(self._reader.next_event)
 
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
         """Iterate over messages and views in the order in which this node delivers them.
@@ -213,12 +213,12 @@ class Topic(Generic[T]):
             inbox.wants_views = True
             if self._seat.view is not None:
                 inbox.on_view(self._seat.view)
-        return EventsAndViews(self._reader)
+        return Items(self._reader.next_item)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they came in, without work for each message."""
         self._must_receive()
-        return Batches(self._reader)
+        return Items(self._reader.next_batch)
 
     async def receive(self) -> TopicEvent[T]:
         """Wait for the next message. Raises `ClosedError` when the topic was left and all was read."""

@@ -1,7 +1,7 @@
 """The list of protocols that the simulator can run, by name, and how their nodes are built.
 
-`domain` is the whole live node, made by the same function as on sockets (`vivum.node.compose`). The others are parts of
-it, or its yardstick: QSM with a configuration service on a host of its own, and the reference.
+`qsm` is the live node with its place given, and a configuration service on a host of its own, both made by
+`vivum.node.compose` as on sockets. `reference` is its yardstick.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +13,12 @@ import msgspec
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.core.limits import Limits
-from vivum.core.machine import Command
 from vivum.core.settings import settings_of
-from vivum.node.compose import compose_member
-from vivum.node.domain import JoinDomain, WayIn
+from vivum.node.compose import compose_placed_member, compose_service
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
-from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
+from vivum.protocols.membership.service.role import SERVICE_NODE
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
@@ -42,22 +38,11 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
-    make_service: Callable[[Member, ServiceSettings], Node] | None = None
+    make_service: Callable[[Incarnation, Endpoint, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
 
     transport: str = ""
     """The transport of its groups, where a guarantee has it."""
-
-    first_commands: tuple[Command, ...] = ()
-    """The first commands of the application on every host."""
-
-    carries_service: bool = False
-    """The nodes carry the configuration service themselves."""
-
-    @property
-    def has_service(self) -> bool:
-        """Whether there is a configuration service, in the nodes or on a host of its own."""
-        return self.carries_service or self.make_service is not None
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
@@ -97,39 +82,19 @@ def _make_qsm_node(
     rng: Random,
     trace: Tracer | None,
 ) -> Node:
-    counters = Counters()
-    nobody = Member(member.node, Incarnation(0))
-    gate = Gate(domain_tag("sim"), counters, nobody, trace)
     # Every start of the process is a new life to the service, whatever number it will give it.
     name = f"node {member.node}, start {member.incarnation}"
     # Any node knows where the service is, if the first one is gone.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
-    client = MembershipClient(name, member.node, endpoints[member.node], services, gate, rng, trace=trace)
-    machine = QsmMachine(client, gate, settings)
-    place = ServiceRole(gate, client)
-    return Node(nobody, gate, [machine, place], counters, trace, identity=lambda: machine.identity or nobody)
-
-
-def _make_service_node(member: Member, settings: ServiceSettings) -> Node:
-    counters = Counters()
-    gate = Gate(domain_tag("sim"), counters, member)
-    # A service that restarts has lost its state: it can only point to its successor.
-    place = ServiceRole(gate, settings=settings, serve_as=member if member.incarnation == 1 else None)
-    return Node(member, gate, [place], counters)
-
-
-def _make_domain_node(
-    member: Member,
-    endpoints: Mapping[NodeId, Endpoint],
-    settings: QsmSettings,
-    rng: Random,
-    trace: Tracer | None,
-) -> Node:
-    # Every start of the process is a new life to the service, whatever number it will give it.
-    name = f"node {member.node}, start {member.incarnation}"
     endpoint = endpoints[member.node]
-    domain = domain_tag("sim")
-    parts = compose_member(name, domain, endpoint, rng, settings, Limits(), WayIn(), wanted=member.node, trace=trace)
+    return compose_placed_member(
+        name, domain_tag("sim"), endpoint, rng, settings, services, wanted=member.node, trace=trace
+    )
+
+
+def _make_service_node(incarnation: Incarnation, endpoint: Endpoint, settings: ServiceSettings) -> Node:
+    # Nobody else begins a domain here: no salt, so that lives are numbered from 1.
+    parts = compose_service(domain_tag("sim"), endpoint, 0, multicast=False, settings=settings, incarnation=incarnation)
     return parts.node
 
 
@@ -143,13 +108,5 @@ PROTOCOLS: dict[str, ProtocolEntry] = {
         "Regions of overlap, token rings, repair from caches",
         _make_service_node,
         transport=QsmMachine.transport,
-    ),
-    "domain": ProtocolEntry(
-        QsmSettings,
-        _make_domain_node,
-        "Whole live nodes: QSM, best effort, directory; they find each other and carry the service themselves",
-        transport=QsmMachine.transport,
-        first_commands=(JoinDomain(),),
-        carries_service=True,
     ),
 }

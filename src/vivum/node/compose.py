@@ -3,6 +3,7 @@
 Pure: endpoints, time and randomness come in. The runtime opens sockets for such a node, the simulator a link.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -18,9 +19,9 @@ from vivum.protocols.directory.machine import DirectoryMachine
 from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.machine import Discovery
-from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
+from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.survey.machine import Surveyor
@@ -30,6 +31,8 @@ from vivum.wire.gate import Gate
 
 NO_ID = NodeId(0)
 """No wish for an id: the service chooses."""
+
+FIRST_LIFE = Incarnation(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,49 @@ class ServiceParts:
     counters: Counters
 
 
+class _Member:
+    """The machines of a node that do not depend on how it has its place in the domain."""
+
+    def __init__(
+        self,
+        name: str,
+        domain: int,
+        endpoint: Endpoint,
+        rng: Random,
+        settings: QsmSettings,
+        limits: Limits,
+        services: Sequence[Endpoint],
+        wanted: NodeId,
+        trace: Tracer | None,
+        builder: FrameBuilder | None,
+    ) -> None:
+        self.nobody = Member(wanted, Incarnation(0))
+        self.counters = Counters()
+        self.trace = trace
+        self.gate = Gate(domain, self.counters, self.nobody, trace, limits)
+        self.client = MembershipClient(name, wanted, endpoint, services, self.gate, rng, trace=trace)
+        self.qsm = QsmMachine(self.client, self.gate, settings, limits, builder=builder)
+        once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
+        self.unrepaired = UnrepairedMachine(self.client, self.gate, once, limits, multicast=settings.multicast)
+        self.role = ServiceRole(self.gate, self.client)
+        self.surveyor = Surveyor(self.gate)
+
+    def node(self, place: ProtocolMachine, service: Callable[[], Endpoint | None]) -> Node:
+        """Make the node, with the machine that gives it its place, and where its service is."""
+        client, qsm, gate = self.client, self.qsm, self.gate
+        machines: list[ProtocolMachine] = [
+            qsm,
+            self.unrepaired,
+            place,
+            DirectoryClient(service, lambda: client.member, gate),
+            DirectoryMachine(self.role.service, gate),
+            self.surveyor,
+        ]
+        return Node(
+            self.nobody, gate, machines, self.counters, self.trace, identity=lambda: qsm.identity or self.nobody
+        )
+
+
 def compose_member(
     name: str,
     domain: int,
@@ -62,22 +108,15 @@ def compose_member(
     limits: Limits,
     way_in: WayIn,
     *,
-    wanted: NodeId = NO_ID,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
 ) -> MemberParts:
     """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
 
-    It begins with `JoinDomain`, and asks for the id `wanted`. A `builder` seals its reliable frames in memory of the
-    runtime's choice.
+    It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    counters = Counters()
-    nobody = Member(wanted, Incarnation(0))
-    gate = Gate(domain, counters, nobody, trace, limits)
-    multicast, seeds = settings.multicast, way_in.seeds
-    client = MembershipClient(name, wanted, endpoint, (), gate, rng, trace=trace)
-    qsm = QsmMachine(client, gate, settings, limits, builder=builder)
-    role = ServiceRole(gate, client)
+    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder)
+    gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
     finder = Finder(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
     )
@@ -94,32 +133,54 @@ def compose_member(
     place = DomainMachine(
         Discovery(finder, beaconer, gate),
         role,
-        qsm,
+        member.qsm,
         rng,
         multicast=multicast,
         awaits_network=way_in.awaits_network,
     )
-    once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
-    surveyor = Surveyor(gate)
-    machines: list[ProtocolMachine] = [
-        qsm,
-        UnrepairedMachine(client, gate, once, limits, multicast=multicast),
-        place,
-        DirectoryClient(lambda: None if place.service is None else place.service.endpoint, lambda: client.member, gate),
-        DirectoryMachine(role.service, gate),
-        surveyor,
-    ]
-    node = Node(nobody, gate, machines, counters, trace, identity=lambda: qsm.identity or nobody)
-    return MemberParts(node, place, client, qsm, surveyor, counters)
+    node = member.node(place, lambda: None if place.service is None else place.service.endpoint)
+    return MemberParts(node, place, member.client, member.qsm, member.surveyor, member.counters)
 
 
-def compose_service(domain: int, endpoint: Endpoint, rng: Random, *, multicast: bool) -> ServiceParts:
-    """Make the node of a configuration service in a process of its own, with its directory and its beacon."""
+def compose_placed_member(
+    name: str,
+    domain: int,
+    endpoint: Endpoint,
+    rng: Random,
+    settings: QsmSettings,
+    services: Sequence[Endpoint],
+    *,
+    wanted: NodeId,
+    trace: Tracer | None = None,
+) -> Node:
+    """Make the same node with its place given: one of `services` has the service, or knows where it is.
+
+    It joins at once and asks for the id `wanted`; it seeks nothing and carries the service only as a standby.
+    """
+    member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None)
+    return member.node(member.role, lambda: services[0])
+
+
+def compose_service(
+    domain: int,
+    endpoint: Endpoint,
+    salt: int,
+    *,
+    multicast: bool,
+    settings: ServiceSettings | None = None,
+    incarnation: Incarnation = FIRST_LIFE,
+) -> ServiceParts:
+    """Make the node of a configuration service in a process of its own, with its directory and its beacon.
+
+    Only its first life serves: a later one has lost the state, and can but tell where the service went. `salt` keeps
+    services apart that begin without knowing of each other.
+    """
     counters = Counters()
-    member = Member(SERVICE_NODE, Incarnation(1))
+    member = Member(SERVICE_NODE, incarnation)
     gate = Gate(domain, counters, member)
-    role = ServiceRole(gate)
-    role.begin(member, 0, rng.randrange(1, 1 << ROUND_BITS))
+    role = ServiceRole(gate, settings=settings)
+    if incarnation == FIRST_LIFE:
+        role.begin(member, 0, salt)
     beaconer = Beaconer(
         endpoint,
         gate,

@@ -7,6 +7,7 @@ from vivum.core.machine import Event
 from vivum.node.compose import compose_service
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.runtime.driver import Driver
 from vivum.runtime.environment import current_environment
 
@@ -27,7 +28,8 @@ class ServiceHost:
         """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
         environment = current_environment()
         self._port = environment.open_port(domain, interface, port=port, ttl=ttl, multicast=multicast)
-        self._parts = compose_service(domain, self._port.endpoint, environment.random(), multicast=multicast)
+        salt = environment.random().randrange(1, 1 << ROUND_BITS)
+        self._parts = compose_service(domain, self._port.endpoint, salt, multicast=multicast)
         self._on_outranked = on_outranked
         self._is_outranked = False
         self._driver = Driver(self._parts.node, self._port, on_event=self._on_event)

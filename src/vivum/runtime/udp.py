@@ -382,7 +382,7 @@ class UdpPort:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.cut()[0], address):
+                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.cut()[0].data, address):
                     self._batches = False
                     # What is left of a train comes by the plain call, its first datagram twice.
                     stop = index if first.segment else index + 1
@@ -426,12 +426,13 @@ class UdpPort:
             size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(train.segment))]
             self._socket.sendmsg((train.data,), size, 0, address)
             return
-        pieces = train.cut()
+        pieces = [each.data for each in train.cut()]
+        if not self._batches:
+            for data in pieces:
+                self._socket.sendto(data, address)
+            return
         while pieces:
-            sent = _datagrams.send(self._socket.fileno(), list(pieces), packed) if self._batches else 1
-            if not self._batches:
-                self._socket.sendto(pieces[0], address)
-            pieces = pieces[sent:]
+            del pieces[: _datagrams.send(self._socket.fileno(), pieces, packed)]
 
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
         """Send large datagrams to one destination by one call, or a note in their place; return how many."""

@@ -737,9 +737,9 @@ cdef class Processor:
                 sent_bytes += len(effect.data)
                 if self.frame_trace is not None:
                     self._trace_sent(effect)
-                for data in effect.cut():
+                for each in effect.cut():
                     done_ns[0] += cost_ns
-                    self._network.send(self.port, done_ns[0], effect.destination, data)
+                    self._network.send(self.port, done_ns[0], each.destination, each.data)
             else:
                 self._do(effect)
             if self._effects_left is not None:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from vivum.core.ids import GroupId, NodeId
-from vivum.node.domain import DomainMachine
 from vivum.observe.faults import HEALED, Fault
 from vivum.observe.trace import FaultInjected, Tracer
 from vivum.sim.engine import Network, Scheduler, SimPort
@@ -42,7 +41,7 @@ class FaultInjector:
         self._healed = False
         self._begin: dict[str, Callable[[FaultSpec, list[Host]], Callable[[], None] | None]] = {
             "crash": self._crash,
-            "service_crash": lambda fault, _: self._crash(fault, self._hosts_of_service()),
+            "service_crash": lambda fault, _: self._crash(fault, [] if service is None else [service]),
             "restart": self._restart,
             "pause": self._pause,
             "slow": self._slow,
@@ -94,6 +93,8 @@ class FaultInjector:
             host.port.heal()
             host.wake_up()
             host.slowness = 1
+            if host.is_dying:
+                host.crash()
             if host.node is None:
                 host.start()
 
@@ -104,24 +105,21 @@ class FaultInjector:
     # Each begins a fault and returns how to end it.
 
     def _crash(self, fault: FaultSpec, hosts: list[Host]) -> Callable[[], None] | None:
-        died = {host: host.incarnation for host in hosts if host.node is not None}
-        for host in died:
-            host.crash()
+        dying = {host: host.incarnation for host in hosts if host.node is not None}
+        for host in dying:
+            host.crash_after(fault.after)
         if fault.lasts is None:
             return None
-        # One that came back meanwhile and died again is dead for another reason.
-        return lambda: self._restart(fault, [host for host, life in died.items() if host.incarnation == life])
 
-    def _hosts_of_service(self) -> list[Host]:
-        """List the hosts that have a configuration service: its own, or those that carry one now."""
-        if self._service is not None:
-            return [self._service]
-        return [
-            host
-            for host in self._hosts.values()
-            if host.node is not None
-            and any(isinstance(each, DomainMachine) and each.carries_service for each in host.node.protocols)
-        ]
+        def end() -> None:
+            # One that came back meanwhile and died again is dead for another reason.
+            again = [host for host, life in dying.items() if host.incarnation == life]
+            for host in again:
+                # It had not come to its last effect.
+                host.crash()
+            self._restart(fault, again)
+
+        return end
 
     def _restart(self, _: FaultSpec, hosts: list[Host]) -> None:
         for host in hosts:

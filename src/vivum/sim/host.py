@@ -67,11 +67,16 @@ class Host(Processor):
         self._go_on(0)
 
     def crash_after(self, effects: int) -> None:
-        """Die between two effects: carry out this many more, and no other."""
+        """Die between two effects: carry out this many more, and no other. What was asked for before is forgotten."""
         if self.node is not None:
             self._effects_left = effects
             if not effects:
                 self.crash()
+
+    @property
+    def is_dying(self) -> bool:
+        """Whether it will die between two effects that are to come."""
+        return self._effects_left is not None
 
     def crash(self) -> None:
         """End this life without a word. What waits in its buffers is gone; what was persisted stays."""
@@ -123,7 +128,8 @@ class Host(Processor):
         assert self.frame_trace is not None
         destination = datagram.destination
         name = str(destination) if type(destination) is Endpoint else f"#{destination}"
-        for data in datagram.cut():
+        for each in datagram.cut():
+            data = each.data
             self.frame_trace(
                 FrameSent(self._scheduler.now_ns, self.node_id, self.incarnation, name, kind_name(data), len(data))
             )

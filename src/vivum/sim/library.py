@@ -9,8 +9,8 @@ from vivum.sim.swarm import make_up
 
 _FOLDER = Path(__file__).parent / "scenarios"
 SWARM = "swarm"
-"""The world of a seed; `swarm:NAME` is the one of another protocol than the reference, and `swarm:NAME:minority` that
-world with the configuration service in the minority."""
+"""`swarm:NAME` is the world of a seed for nodes of that protocol, and `swarm:NAME:minority` the one with its service in
+the minority. `swarm` alone is a world of whole programs, and no scenario (`vivum.testing.swarm`)."""
 
 MINORITY = "minority"
 """How such a world is named behind the protocol."""
@@ -22,13 +22,12 @@ def built_in_names() -> list[str]:
 
 
 def find_scenario(name: str, seed: int) -> Scenario:
-    """Find a scenario: a TOML file, the name of a built-in one, or `swarm`, which is made up from the seed."""
-    if name == SWARM:
-        return make_up(seed)
+    """Find a scenario: a TOML file, the name of a built-in one, or `swarm:NAME`, which is made up from the seed."""
     if name.startswith(f"{SWARM}:"):
         protocol, colon, kind = name.removeprefix(f"{SWARM}:").partition(":")
         if protocol not in PROTOCOLS:
-            raise ScenarioError(f"{name}: {protocol!r} is no protocol; known: {', '.join(sorted(PROTOCOLS))}")
+            known = ", ".join(sorted(PROTOCOLS))
+            raise ScenarioError(f"{name}: {protocol!r} is no protocol of nodes alone; known: {known}")
         if colon and kind != MINORITY:
             raise ScenarioError(f"{name}: {kind!r} is no kind of world; known: {MINORITY}")
         return make_up(seed, protocol, minority=bool(colon))
@@ -39,5 +38,5 @@ def find_scenario(name: str, seed: int) -> Scenario:
     if name in built_in_names():
         return load_scenario(_FOLDER / f"{name}.toml")
     raise ScenarioError(
-        f"{name}: no such scenario; give a TOML file, '{SWARM}', or one of {', '.join(built_in_names())}"
+        f"{name}: no such scenario; give a TOML file, '{SWARM}:PROTOCOL', or one of {', '.join(built_in_names())}"
     )

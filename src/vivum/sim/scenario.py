@@ -128,6 +128,8 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     length: BurstLength = 10.0
     factor: Positive = 10
     delay: Duration = Duration(1_000_000)
+    after: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    """How many more effects a host carries out before it crashes: it dies between two of them."""
 
 
 class Scenario(Struct, forbid_unknown_fields=True, frozen=True):
@@ -279,7 +281,7 @@ def _check_sense(scenario: Scenario, name: str) -> None:
             refuse(f"faults[{index}].lasts", f"a {fault.kind} fault needs a duration")
         if fault.kind in ("leave", "join") and not fault.groups:
             refuse(f"faults[{index}].groups", f"a {fault.kind} needs the groups")
-        if fault.kind == "service_crash" and not PROTOCOLS[scenario.protocol].has_service:
+        if fault.kind == "service_crash" and PROTOCOLS[scenario.protocol].make_service is None:
             refuse(f"faults[{index}].kind", f"protocol {scenario.protocol!r} has no configuration service")
         if max(fault.groups, default=0) > scenario.groups.count:
             refuse(f"faults[{index}].groups", f"{max(fault.groups)}; groups are 1 to {scenario.groups.count}")

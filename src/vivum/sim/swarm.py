@@ -2,7 +2,8 @@
 
 A seed decides the number of nodes, the groups, the traffic, the network and the faults. Every world has a safety
 phase in which anything may fail, then heals, then a liveness phase at whose end everything that was accepted must
-have been delivered or reported. `vivum sim run swarm --seed N` replays one; `swarm:qsm` instead of `swarm` one of QSM.
+have been delivered or reported. `vivum sim run swarm:qsm --seed N` replays one. Whole programs have a swarm of their
+own (`vivum.testing.swarm`), with what these worlds do not have: discovery, a service that nodes carry, names, readers.
 
 Worlds of a protocol with a membership service have bounds too: lives and messages are lost only where a fault
 explains it. Otherwise a protocol that gives up at once and reports everything would pass.
@@ -42,26 +43,25 @@ SETTLE_NS = 20 * SECOND
 SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
 """The same, plus the time for a standby to take over and to find the nodes that died with the service."""
 
-MEETING_NS = 2 * SECOND
-"""Time for nodes that carry their service themselves to find each other, before anything goes wrong."""
+EFFECTS_MAX = 20
+"""How many effects a host that crashes may still carry out."""
 
 SETTLE_MINORITY_NS = 60 * SECOND
 """The same for two sides that went on for themselves: one of them has to give up, and its members to come back."""
 
 
-def make_up(seed: int, protocol: str = "reference", *, minority: bool = False) -> Scenario:
+def make_up(seed: int, protocol: str = "qsm", *, minority: bool = False) -> Scenario:
     """Make up the world of a seed. Protocols with a membership service get a harder one.
 
     With `minority` the world is also split for long, and the service is on the smaller side.
     """
     scenario = _make_up_world(seed, protocol)
-    entry = PROTOCOLS[protocol]
-    if minority and entry.make_service is None:
+    has_service = PROTOCOLS[protocol].make_service is not None
+    if minority and not has_service:
         raise UsageError(f"protocol {protocol!r} has no configuration service that could be in the minority")
-    if entry.has_service:
+    if has_service:
         scenario = _make_harder(seed, scenario)
-    if entry.carries_service:
-        return _make_up_domain(scenario)
+    scenario = _between_effects(seed, scenario)
     return _with_the_service_in_the_minority(seed, scenario) if minority else scenario
 
 
@@ -137,20 +137,6 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
 
 
-def _make_up_domain(scenario: Scenario) -> Scenario:
-    """Let the nodes find each other before anything goes wrong, and give them longer to come together again.
-
-    Views are not compared: two services that began apart give the same numbers (B2, B14), until consensus gives them.
-    """
-    return msgspec.structs.replace(
-        scenario,
-        checkers=SAFETY + LIVENESS,
-        duration=Duration(scenario.duration + MEETING_NS),
-        settle=Duration(SETTLE_WITHOUT_SERVICE_NS),
-        faults=tuple(msgspec.structs.replace(each, at=Duration(each.at + MEETING_NS)) for each in scenario.faults),
-    )
-
-
 def _without_its_service(rng: RandomSource, scenario: Scenario) -> Scenario:
     """Let the service die in the second half. With it, one node at most: of three copies one must be left."""
     at_ns = rng.randint(scenario.duration // 2, scenario.duration - 1)
@@ -191,6 +177,21 @@ def _with_the_service_in_the_minority(seed: int, scenario: Scenario) -> Scenario
         traffic=tuple(msgspec.structs.replace(each, rate=min(each.rate, 20.0)) for each in scenario.traffic),
         network=msgspec.structs.replace(scenario.network, loss=min(scenario.network.loss, 0.01)),
     )
+
+
+def _between_effects(seed: int, scenario: Scenario) -> Scenario:
+    """Let half of the crashes strike between two effects of a host, some time after the others.
+
+    Draws from a source of its own.
+    """
+    rng = RandomSource(seed).fork("swarm", "effects")
+    faults = tuple(
+        msgspec.structs.replace(each, after=rng.choice([0, rng.randint(1, EFFECTS_MAX)]))
+        if each.kind in ("crash", "service_crash")
+        else each
+        for each in scenario.faults
+    )
+    return msgspec.structs.replace(scenario, faults=faults)
 
 
 def _make_up_change(rng: RandomSource, scenario: Scenario) -> FaultSpec:
@@ -246,7 +247,7 @@ class SeedVerdict:
     trace_hash: str
 
 
-def run_seed(seed: int, protocol: str = "reference", *, minority: bool = False) -> SeedVerdict:
+def run_seed(seed: int, protocol: str = "qsm", *, minority: bool = False) -> SeedVerdict:
     """Run the world of one seed. A crash of our own code is a violation like any other."""
     scenario = make_up(seed, protocol, minority=minority)
     try:
@@ -265,7 +266,7 @@ def run_swarm(
     first_seed: int,
     count: int,
     jobs: int,
-    protocol: str = "reference",
+    protocol: str = "qsm",
     run: Callable[[int, str], SeedVerdict] = run_seed,
 ) -> Iterator[SeedVerdict]:
     """Run many seeds, in the order of seeds, on several processes. `run` runs one, for worlds of another kind."""

@@ -219,7 +219,8 @@ class World:
         entry = PROTOCOLS[self.scenario.protocol]
         if host is self.service:
             assert entry.make_service is not None
-            return entry.make_service(member, make_settings(ServiceSettings, self.scenario.service))
+            settings = make_settings(ServiceSettings, self.scenario.service)
+            return entry.make_service(incarnation, host.endpoint, settings)
         trace = self._trace
         if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
             trace = _in_true_time(trace, self.scheduler)
@@ -237,8 +238,6 @@ class World:
         self._belated.pop(host.node_id, None)
         if host is self.service:
             return
-        for command in PROTOCOLS[self.scenario.protocol].first_commands:
-            host.submit(command)
         for group in self._groups_of.get(host.node_id, ()):
             host.submit(self._joins[group])
 

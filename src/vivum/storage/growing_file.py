@@ -25,15 +25,12 @@ class GrowingFile:
     def __init__(self, path: Path) -> None:
         self.size = 0
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        self._direct = -1
+        self.direct = -1
+        """The way past the kernel's cache for large pieces; -1 without one."""
+
         if _DIRECT:
             with suppress(OSError):
-                self._direct = os.open(path, os.O_WRONLY | os.O_CLOEXEC | _DIRECT)
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether large pieces go past the kernel's cache."""
-        return self._direct >= 0
+                self.direct = os.open(path, os.O_WRONLY | os.O_CLOEXEC | _DIRECT)
 
     def append(self, piece: memoryview) -> None:
         """Write a piece at the end, or cut off what got there and raise.
@@ -42,7 +39,7 @@ class GrowingFile:
         """
         written = 0
         try:
-            if self._direct >= 0 and len(piece) >= LARGE_BYTES:
+            if self.direct >= 0 and len(piece) >= LARGE_BYTES:
                 # Up to the next page through the cache, since the page may have an end of the piece before.
                 head = -self.size % PAGE_BYTES
                 if head:
@@ -61,12 +58,12 @@ class GrowingFile:
     def _write_direct(self, pages: memoryview, head: int) -> int:
         """Write whole pages past the cache; return how many bytes, 0 if the file system wants it in another way."""
         try:
-            return os.pwrite(self._direct, pages, self.size + head)
+            return os.pwrite(self.direct, pages, self.size + head)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            os.close(self._direct)
-            self._direct = -1
+            os.close(self.direct)
+            self.direct = -1
             return 0
 
     def force(self) -> None:
@@ -75,7 +72,7 @@ class GrowingFile:
 
     def close(self) -> None:
         """Close it. What was written stays."""
-        for file in (self._file, self._direct):
+        for file in (self._file, self.direct):
             if file >= 0:
                 os.close(file)
-        self._file = self._direct = -1
+        self._file = self.direct = -1

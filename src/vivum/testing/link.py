@@ -57,6 +57,9 @@ class SimulatedPort:
         self.unsendable = 0
         """Datagrams that no network would take; dropped."""
 
+        self.on_sent: Callable[[], None] | None = None
+        """Called after each datagram. It may close the port."""
+
         self._domain = domain
         self._loop = loop
         self._scheduler = scheduler
@@ -130,10 +133,15 @@ class SimulatedPort:
     def send(self, datagrams: Sequence[Datagram]) -> int:
         """Hand datagrams to the link; return how many it took before its queue was full."""
         for index, each in enumerate(datagrams):
-            if self._network.egress_room_bytes(self.link) <= 0:
+            if not self._is_closed and self._network.egress_room_bytes(self.link) <= 0:
                 return index
-            for data in each.cut():
-                self._send_one(each.destination, bytes(data))
+            for single in each.cut():
+                if self._is_closed:
+                    # The process is dead: what else it says nobody hears.
+                    return len(datagrams)
+                self._send_one(single.destination, bytes(single.data))
+                if self.on_sent is not None:
+                    self.on_sent()
         return len(datagrams)
 
     def _send_one(self, where: Endpoint | Channel, data: bytes) -> None:
@@ -173,6 +181,8 @@ class SimulatedPort:
 
     def listen(self, channel: Channel) -> None:
         """Hear a channel from now on."""
+        if self._is_closed:
+            return
         self._network.listen(self._channel(channel), self.node_id)
 
     def unlisten(self, channel: Channel) -> None:

@@ -99,7 +99,8 @@ class Pair:
                 elif isinstance(effect, Event):
                     self.events[endpoint].append(effect)
                 elif isinstance(effect, Datagram):
-                    self._transmit(endpoint, effect)
+                    for each in effect.cut():
+                        self._transmit(endpoint, each)
 
     def _transmit(self, endpoint: Endpoint, datagram: Datagram) -> None:
         if self.drop(endpoint, datagram):

@@ -49,6 +49,7 @@ class Process:
         self._sources = 0
         self._names = 0
         self._asleep_until_ns = 0
+        self._datagrams_left: int | None = None
         self._main: asyncio.Task[None] | None = None
         self._held: list[asyncio.Handle] = []
         self._killed: list[VirtualTask] = []
@@ -88,6 +89,9 @@ class Process:
             failure = VivumError(f"the program of {self.label} cancelled itself")
         except Exception as error:
             failure = error
+        if not self.is_running:
+            # Killed by what it sent last.
+            return
         await self._end_tasks()
         self._stop("exit")
         if failure is None:
@@ -132,6 +136,30 @@ class Process:
         if not self._end.done():
             self._end.set_exception(ProcessKilled(f"process {self.label} was killed"))
             self._end.exception()
+
+    def kill_after(self, datagrams: int) -> None:
+        """End without a word as `kill` does, but between two effects of a node: behind this many more datagrams.
+
+        The callback that sends the last one runs to its end, since Python cannot be stopped in the middle of one.
+        Nobody hears of that: the sockets are gone.
+        """
+        if not datagrams:
+            self.kill()
+            return
+        self._datagrams_left = datagrams
+        for port in self.ports:
+            port.on_sent = self._on_sent
+
+    def _on_sent(self) -> None:
+        assert self._datagrams_left is not None
+        self._datagrams_left -= 1
+        if not self._datagrams_left:
+            self.kill()
+
+    @property
+    def is_dying(self) -> bool:
+        """Whether it will die between two effects that are to come."""
+        return self.is_running and self._datagrams_left is not None
 
     def _stop(self, cause: str) -> None:
         self.is_running = False
@@ -211,6 +239,7 @@ class Process:
             raise HostError(f"process {self.label} has ended; it opens no sockets")
         opened = self.host.plug_in(domain, port, buffer_bytes, loss, self.ports.remove)
         opened.bind_context(self.context)
+        opened.on_sent = self._on_sent if self.is_dying else None
         self.ports.append(opened)
         return opened
 

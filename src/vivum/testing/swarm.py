@@ -4,8 +4,11 @@ Two to six processes find each other, enter topics by name and by pattern, send 
 back, die, start again, pause and are cut off; the one that carries the service dies too. In some worlds a recorder
 without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
-heals, and at the end each sender's last message must have come to every reader (liveness). A process to which nothing
-happened must not have lost its life: a protocol that ends lives in place of repairing does not pass.
+heals, and at the end each sender's last message must have come to every reader (liveness).
+
+What may be lost is bounded, so that a protocol that gives up in place of repairing does not pass. A process to which
+nothing happened keeps its life. No last message is reported as failed, and in a topic of whose processes none was ever
+harmed no message is.
 
 `vivum sim run swarm:live --seed N` replays a world, `vivum sim swarm --protocol live` runs many.
 
@@ -64,6 +67,12 @@ SPARED_PAUSE_S = 1.0
 SPARED_LOSS = 0.1
 """A process that sleeps for longer, or loses more, may lose its life."""
 
+DATAGRAMS_MAX = 20
+"""How many datagrams a process that dies may still send."""
+
+DYING_S = 0.5
+"""After this time it is dead, however much it has sent."""
+
 DEATH_NOTICED_S = 14.0
 """By then a death is known, also of a node that nobody watches."""
 
@@ -112,6 +121,15 @@ class Actor:
     is_spared: bool = True
     """Whether nothing has happened to its process that could cost its life."""
 
+    is_unharmed: bool = True
+    """The same of all processes that this host ever had."""
+
+    life: Member | None = None
+    """The life of its node once it was in a domain that had formed. None before that."""
+
+    failed_before: dict[str, int] = field(default_factory=dict)
+    """By topic: how many of its messages had failed when the domain had formed."""
+
     is_quiet: bool = False
     """Whether its senders are to stop."""
 
@@ -125,13 +143,27 @@ class Actor:
 
     @property
     def is_up(self) -> bool:
-        """Whether its process runs."""
-        return self.host.is_running
+        """Whether its process runs, and is not about to die."""
+        process = self.host.process
+        return process is not None and process.is_running and not process.is_dying
 
     @property
     def is_settled(self) -> bool:
         """Whether it is in all topics of its plan."""
         return self.node is not None and len(self.entered) == len(self.topics)
+
+    def harm(self) -> None:
+        """Note that something happens to its process that may cost its life, or others their messages."""
+        self.is_spared = self.is_unharmed = False
+
+    def note_life(self) -> None:
+        """Note with what its process is in a domain that has formed."""
+        self.life = None if self.node is None else self.node.member
+        self.failed_before = {name: topic.statistics().failed for name, topic in self.sending.items()}
+
+    def may_be_in(self, name: str) -> bool:
+        """Return whether its processes may enter a topic."""
+        return self.pattern is not None or any(plan.name == name for plan in self.topics)
 
     @property
     def carries(self) -> bool:
@@ -147,9 +179,6 @@ class Reading:
         """The topics that it must hear of at the end; none for a pattern that matches by itself."""
 
         self.is_present = True
-        self.missed: MissedMessages | None = None
-        """What it was told when its node began a new life. What a dead sender took with it is not meant."""
-
         self.finals: set[tuple[str, str]] = set()
         """The last messages that came: topic and host."""
 
@@ -163,9 +192,7 @@ class Reading:
                 async for event in source:
                     self._take(event)
                 self.is_present = False
-            except MissedMessages as missed:
-                if missed.count is None:
-                    self.missed = missed
+            except MissedMessages:
                 # Where streams go on after this nobody can say.
                 self._next.clear()
 
@@ -186,9 +213,12 @@ class Reading:
 async def _program(actor: Actor) -> None:
     """Do what the plan says until told to end."""
     actor.node, actor.sending, actor.readers, actor.entered, actor.ends = None, {}, [], set(), asyncio.Event()
-    actor.is_spared = not any(plan.replays for plan in actor.topics)
+    actor.is_spared, actor.life, actor.failed_before = True, None, {}
+    is_newcomer = actor.is_newcomer
     async with _connected(actor) as node:
         actor.node = node
+        if is_newcomer:
+            actor.note_life()
         async with asyncio.TaskGroup() as tasks:
             work = [tasks.create_task(_take_part(actor, node, plan)) for plan in actor.topics]
             if actor.pattern is not None:
@@ -237,6 +267,7 @@ async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float 
             sending.cancel()
             actor.entered.discard(plan.name)
             actor.sending.pop(plan.name, None)
+            actor.failed_before.pop(plan.name, None)
             # The reader comes to its end.
             await topic.leave()
 
@@ -309,6 +340,7 @@ class LiveWorld:
                 actor.topics = tuple(
                     replace(plan, replays=plan.name in self._recorded and draw.random() < 0.5) for plan in actor.topics
                 )
+        self._deaths = RandomSource(seed).fork("live swarm", "deaths")
         # Before `FORM_S` the domain forms; some come later.
         self._late = [actor for actor in self.actors[2:] if rng.random() < 0.3]
 
@@ -374,9 +406,10 @@ class LiveWorld:
             # Nothing happens to it: what it did not record nobody can replay.
             self.world.host("recorder").start(_record, self._recorded, self.actors[0].seeds)
         await asyncio.sleep(max(0.0, FORM_S - loop.time()))
-        self._lose(self._loss)
         for actor in self.actors:
+            actor.note_life()
             actor.is_newcomer = True
+        self._lose(self._loss)
         stop = loop.time() + self.faults_s
         for actor in self._late:
             loop.call_later(rng.uniform(0.0, self.faults_s), self._start, actor)
@@ -396,7 +429,7 @@ class LiveWorld:
         await self._say_last_words()
 
     def _start(self, actor: Actor) -> None:
-        if not actor.is_up and not self._is_bereft and actor not in self._cut:
+        if not actor.host.is_running and not self._is_bereft and actor not in self._cut:
             actor.host.start(_program, actor)
 
     def _strike(self) -> None:
@@ -419,12 +452,13 @@ class LiveWorld:
         elif kind == "carrier" and is_calm and self._may_be_bereft(up):
             self._is_bereft = True
             for actor in up:
-                actor.is_bound, actor.is_spared = True, False
+                actor.is_bound = True
+                actor.harm()
             self._end(carriers[0], rng.random() < 0.3)
         elif kind == "split" and is_calm and not self._is_anyone_asleep(up) and (len(up) - 1) // 2:
             self._cut = rng.sample(others, rng.randint(1, (len(up) - 1) // 2))
             for actor in self._cut:
-                actor.is_spared = False
+                actor.harm()
             self.world.split([actor.host for actor in self._cut])
             asyncio.get_running_loop().call_later(rng.uniform(0.3, 8.0), self._join)
         elif kind == "pause" and up:
@@ -443,12 +477,14 @@ class LiveWorld:
         """Pause one process. Only one sleeps for long at a time: several are to the carrier a lost majority."""
         long_s = CARRIER_PAUSE_S_MAX if actor.carries or self._is_anyone_asleep(up) else 3.0
         duration_s = self._rng.uniform(0.01, long_s)
-        actor.is_spared &= duration_s < SPARED_PAUSE_S
+        if duration_s >= SPARED_PAUSE_S:
+            actor.harm()
         actor.host.pause(duration_s)
 
     def _lose(self, share: float) -> None:
-        for actor in self.actors:
-            actor.is_spared &= share <= SPARED_LOSS
+        if share > SPARED_LOSS:
+            for actor in self.actors:
+                actor.harm()
         self.world.loss(share)
 
     def _may_be_bereft(self, up: list[Actor]) -> bool:
@@ -467,7 +503,12 @@ class LiveWorld:
             self.world.note(f"end of {actor.host.name}")
             actor.ends.set()
         else:
-            actor.host.kill()
+            actor.harm()
+            process = actor.host.process
+            assert process is not None
+            actor.host.kill(after_datagrams=self._deaths.choice([0, self._deaths.randint(1, DATAGRAMS_MAX)]))
+            # It may have little to say.
+            asyncio.get_running_loop().call_later(DYING_S, process.kill)
 
     # The end.
 
@@ -482,21 +523,41 @@ class LiveWorld:
         await asyncio.sleep(ARRIVAL_S)
         for actor in up:
             for reader in actor.readers:
-                if actor.is_spared and reader.missed is not None:
-                    raise AssertionError(f"{actor.host.name} was spared, and yet: {reader.missed}")
                 lacking = sorted(each for each in said - reader.finals if each[0] in reader.names)
                 if reader.is_present and lacking:
                     raise AssertionError(f"{actor.host.name} reads {reader.names} but lacks the last of {lacking}")
+            self._check_bounds(actor)
+
+    def _check_bounds(self, actor: Actor) -> None:
+        """See that a process lost nothing for nothing."""
+        assert actor.node is not None
+        if actor.is_spared and actor.life is not None and actor.node.member != actor.life:
+            raise AssertionError(f"{actor.host.name} was spared, and yet its life {actor.life} ended")
+        for name, topic in actor.sending.items():
+            failed = topic.statistics().failed - actor.failed_before.get(name, 0)
+            if failed and all(each.is_unharmed for each in self.actors if each.may_be_in(name)):
+                raise AssertionError(
+                    f"{failed} messages of {actor.host.name} to {name} failed although nothing happened to its members"
+                )
 
     @staticmethod
     async def _say_last_word(actor: Actor, topic: Topic[bytes]) -> None:
-        async def say() -> None:
-            await topic.send(f"final {actor.host.name}".encode())
+        async def flush() -> None:
+            # What failed while there were faults is told now.
             while True:
-                # What failed while there were faults is told now. Whether the last word came is for readers to say.
                 with suppress(SendFailedError):
                     await topic.flush()
                     break
+
+        async def say() -> None:
+            await flush()
+            failed = topic.statistics().failed
+            await topic.send(f"final {actor.host.name}".encode())
+            await flush()
+            if topic.statistics().failed != failed:
+                raise AssertionError(
+                    f"the last message of {actor.host.name} to {topic.name} failed although everything had healed"
+                )
 
         try:
             async with asyncio.timeout(FINAL_S):

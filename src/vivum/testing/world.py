@@ -113,11 +113,15 @@ class SimulatedHost:
         result: T = await self.process.call(function, arguments)
         return result
 
-    def kill(self) -> None:
-        """End the process without a word, as `kill -9` or a power cut does. Nothing happens if none runs."""
+    def kill(self, *, after_datagrams: int = 0) -> None:
+        """End the process without a word, as `kill -9` or a power cut does. Nothing happens if none runs.
+
+        With `after_datagrams` it first sends this many more datagrams, and dies between two effects of its node: some
+        of those that it had to tell of something know it, and others do not.
+        """
         if self.process is not None and self.process.is_running:
-            self.world.note(f"kill of {self.name}")
-            self.process.kill()
+            self.world.note(f"kill of {self.name}" + (f" after {after_datagrams} datagrams" if after_datagrams else ""))
+            self.process.kill_after(after_datagrams)
 
     def pause(self, seconds: float) -> None:
         """Stop the process for a while, as a long garbage collection or `SIGSTOP` does: its socket goes on filling."""
@@ -162,9 +166,12 @@ class NodeSink:
         self._world = world
         self._domain = domain
         self._life: tuple[int, int] | None = None
+        self._has_ended = False
 
     def __call__(self, record: TraceRecord) -> None:
         """Hand a record to the checkers."""
+        if self._has_ended:
+            return
         if type(record) is NodeStarted:
             self._life = (record.node, record.incarnation)
         elif type(record) is NodeStopped:
@@ -175,6 +182,7 @@ class NodeSink:
         """Record the end of a process whose node did not say good-bye."""
         if self._life is not None:
             self(NodeStopped(0, *self._life, cause))
+        self._has_ended = True
 
     def close(self) -> None:
         """Do nothing: all is taken already."""

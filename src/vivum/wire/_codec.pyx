@@ -28,7 +28,7 @@ from vivum.wire._layout cimport *
 from vivum.wire import layout, refusals
 from vivum.wire._frames import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel import relabel, resend
-from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure, xor_into
+from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure
 
 cdef extern from "Python.h":
     # Raw pointers: a frame is written and cut before anybody else has it.

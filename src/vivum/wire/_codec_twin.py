@@ -10,7 +10,7 @@ from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
 from vivum.wire._frames_twin import Frame, PackedRun, consecutive, split, take_runs
 from vivum.wire._relabel_twin import relabel, resend
-from vivum.wire._window_twin import SequenceWindow, measure, xor_into
+from vivum.wire._window_twin import SequenceWindow, measure
 from vivum.wire.layout import (
     BEYOND,
     CAPACITY_MIN,
@@ -69,7 +69,6 @@ __all__ = [
     "seal_control",
     "split",
     "take_runs",
-    "xor_into",
 ]
 
 Buffer = bytes | bytearray | memoryview

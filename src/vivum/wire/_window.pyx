@@ -1,26 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: auto_pickle=False
-"""The compiled part of reliability: sequence windows, sizes of batches, XOR into a buffer. `_codec` exports them.
+"""The compiled part of reliability: sequence windows, sizes of batches. `_codec` exports them.
 
 The twin `_window_twin.py` has the same names and the same behaviour to the error; change both or neither. The rules against
 reading or writing past a buffer are those of `_codec.pyx`.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport PyObject
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
 
-from vivum.wire._arguments cimport get_buffer, whole
+from vivum.wire._arguments cimport whole
 from vivum.wire._layout cimport C_BEYOND, C_DUPLICATE, C_NEW, C_SEQUENCE_MAX, C_WINDOW_MAX, U64
 
 from vivum.wire import refusals
 
 cdef extern from "Python.h":
-    bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     # Borrowed: a list or tuple keeps what is in it.
     PyObject** raw_items "PySequence_Fast_ITEMS" (PyObject*) noexcept
     bint raw_is_bytes "PyBytes_Check" (PyObject*) noexcept
@@ -205,48 +201,6 @@ cdef class SequenceWindow:
 
     def __repr__(self):
         return f"SequenceWindow(prefix={self.prefix}, stop={self.stop}, held={self.held}, capacity={self.capacity})"
-
-
-def xor_into(target, source, offset=0):
-    cdef Py_buffer into, view
-    cdef uint8_t* t
-    cdef const uint8_t* s
-    cdef bytes copy
-    cdef uint64_t at = whole(offset, "offset", 0, U64), left, right
-    cdef Py_ssize_t size
-    if not isinstance(target, bytearray):
-        raise refusals.not_a_bytearray(target)
-    # Holding both keeps them where they are: a bytearray cannot be resized while somebody holds its buffer.
-    PyObject_GetBuffer(target, &into, PyBUF_WRITABLE)
-    try:
-        get_buffer(source, &view, "source")
-        try:
-            size = view.len
-            if size > into.len or at > <uint64_t>(into.len - size):
-                raise refusals.xor_past_end(offset, size, into.len)
-            t = <uint8_t*>into.buf + at
-            s = <const uint8_t*>view.buf
-            if s < t + size and t < s + size:
-                # The source is a part of the target: what was read must not depend on what was written.
-                copy = PyBytes_FromStringAndSize(<const char*>s, size)
-                s = <const uint8_t*>PyBytes_AS_STRING(copy)
-            while size >= 8:
-                memcpy(&left, t, 8)
-                memcpy(&right, s, 8)
-                left ^= right
-                memcpy(t, &left, 8)
-                t += 8
-                s += 8
-                size -= 8
-            while size > 0:
-                t[0] ^= s[0]
-                t += 1
-                s += 1
-                size -= 1
-        finally:
-            PyBuffer_Release(&view)
-    finally:
-        PyBuffer_Release(&into)
 
 
 def measure(payloads, start=0, stop=None):

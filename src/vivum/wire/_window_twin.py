@@ -1,4 +1,4 @@
-"""Sequence windows and XOR in plain Python; `_codec_twin` exports them.
+"""Sequence windows in plain Python; `_codec_twin` exports them.
 
 Same names and same behaviour as `_window.pyx`; change both or neither.
 """
@@ -7,7 +7,7 @@ from typing import final
 
 from vivum.core.ranges import RangeSet
 from vivum.wire import refusals
-from vivum.wire._arguments import bytes_of, require
+from vivum.wire._arguments import require
 from vivum.wire.layout import BEYOND, DUPLICATE, NEW, SEQUENCE_MAX, U64_MAX, WINDOW_MAX
 
 
@@ -106,19 +106,6 @@ class SequenceWindow:
 
     def __repr__(self) -> str:
         return f"SequenceWindow(prefix={self._prefix}, stop={self._stop}, held={self.held}, capacity={self._capacity})"
-
-
-def xor_into(target: bytearray, source: bytes | bytearray | memoryview, offset: int = 0) -> None:
-    """XOR the source into the target from an offset on. Raises `UsageError` if it does not fit."""
-    require(offset, "offset", 0, U64_MAX)
-    if not isinstance(target, bytearray):
-        raise refusals.not_a_bytearray(target)
-    content = bytes_of(source, "source")
-    size = len(content)
-    if size > len(target) or offset > len(target) - size:
-        raise refusals.xor_past_end(offset, size, len(target))
-    mixed = int.from_bytes(target[offset : offset + size], "little") ^ int.from_bytes(content, "little")
-    target[offset : offset + size] = mixed.to_bytes(size, "little")
 
 
 def measure(payloads: list[bytes] | tuple[bytes, ...], start: int = 0, stop: int | None = None) -> tuple[int, int]:

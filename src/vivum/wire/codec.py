@@ -44,7 +44,6 @@ relabel = _chosen.relabel
 resend = _chosen.resend
 seal_control = _chosen.seal_control
 split = _chosen.split
-xor_into = _chosen.xor_into
 
 Part = tuple[int, int, list[bytes], int, int]
 """Messages of a group for `seal_parts`: the group, the number of the first message of a list, the list, the index of

@@ -5,12 +5,9 @@ control frame the header's sender is who made it, and region and view name what 
 
 Fields are checked twice: types and widths by msgspec, and what no single field shows (order of bounds, one
 number below another) by `fault`. What the receiver's own state makes of it is for its protocol to say.
-
-The field sets of order and XOR are first versions, made from DESIGN 8; the issues that build those
-protocols will refine them.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -32,9 +29,8 @@ from vivum.wire.directory import (
     SendingQuery,
     SendingReport,
 )
-from vivum.wire.fields import U16, U32, U64, ControlMessage, GroupNumber, fault_of_bounds
+from vivum.wire.fields import U16, U64, ControlMessage, fault_of_bounds
 from vivum.wire.kinds import Kind
-from vivum.wire.layout import HEADER_BYTES, SEQUENCE_MAX, U32_MAX
 from vivum.wire.membership import (
     Alive,
     Configuration,
@@ -50,10 +46,6 @@ from vivum.wire.membership import (
 from vivum.wire.rings import TokenReceipt
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 from vivum.wire.tokens import RegionReport, StreamProgress, Token
-
-XOR_FRAMES_MAX = 64
-"""The most frames that one XOR may name: of many, more than one is missing, and then it is of no use."""
-
 
 # Tags are unique over all kinds and never change their meaning.
 
@@ -95,64 +87,12 @@ class Heartbeat(ControlMessage, frozen=True, tag=3):
         return "stop is below first" if self.stop < self.first else None
 
 
-class OrderedRun(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Messages of one sender's life with consecutive sequence numbers."""
-
-    sender: U32
-    incarnation: U16
-    first: U64
-    count: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)]
-
-
-class Order(ControlMessage, frozen=True, tag=14):
-    """The sequencer's word: from `position` on, a group delivers these runs in turn (DESIGN 8)."""
-
-    group: GroupNumber
-    position: U64
-    runs: tuple[OrderedRun, ...]
-
-    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
-        """Refuse numbers that go past the highest."""
-        position = self.position
-        for run in self.runs:
-            position += run.count
-            if run.first + run.count - 1 > SEQUENCE_MAX:
-                return "sequence numbers of a run go past 2**64 - 2"
-        return "positions go past 2**64 - 2" if position - 1 > SEQUENCE_MAX else None
-
-
-class FrameName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a data frame is known by: its stream and its number."""
-
-    sender: U32
-    incarnation: U16
-    region: U32
-    view: U32
-    sequence: U64
-
-
-class Xor(ControlMessage, frozen=True, tag=15):
-    """The XOR of whole data frames, each filled with zeros to the longest (DESIGN 8).
-
-    Frames go in with kind DATA, also those that came as RESENT. The rebuilt one tells its own length.
-    """
-
-    frames: Annotated[tuple[FrameName, ...], msgspec.Meta(min_length=1, max_length=XOR_FRAMES_MAX)]
-    block: Annotated[bytes, msgspec.Meta(min_length=HEADER_BYTES)]
-
-    def fault(self, limits: Limits) -> str | None:  # noqa: ARG002
-        """Refuse a frame that is named twice: it would have cancelled itself."""
-        return "a frame is named twice" if len(set(self.frames)) != len(self.frames) else None
-
-
 CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
-    Kind.XOR: (Xor,),
     Kind.NAK: (Nak,),
     Kind.ACK: (Ack, RegionReport),
     Kind.HEARTBEAT: (Heartbeat, StreamProgress),
     Kind.TOKEN: (Token, TokenReceipt),
     Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive, Support),
-    Kind.ORDER: (Order,),
     Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus, Candidacy),
     Kind.REPLICA: (StateCopy, StateChanges, CopyAck, Succession),
     Kind.DISCOVERY: (Seek, Beacon, Farewell),

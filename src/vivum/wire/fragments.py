@@ -32,13 +32,17 @@ class Joiner:
     and counted once in `joins_refused`; the messages after it are not affected.
     """
 
-    __slots__ = ("_bytes_reserved", "_counters", "_joins", "_limits", "_refused")
+    __slots__ = ("_counters", "_limits", "_refused", "bytes_reserved", "joins")
 
     def __init__(self, limits: Limits, counters: Counters) -> None:
         self._limits = limits
         self._counters = counters
-        self._joins: dict[tuple[Member, int], _Join] = {}
-        self._bytes_reserved = 0
+        self.joins: dict[tuple[Member, int], _Join] = {}
+        """Messages that are under way."""
+
+        self.bytes_reserved = 0
+        """How many bytes those will have."""
+
         # Which message was refused last, so that its later fragments are not counted again. Bounded: the
         # oldest goes, and the worst is a refusal that counts twice.
         self._refused: dict[tuple[Member, int], int] = {}
@@ -47,16 +51,6 @@ class Joiner:
     def message_bytes_max(self) -> int:
         """Bytes of the largest message that is joined."""
         return self._limits.message_bytes_max
-
-    @property
-    def open_count(self) -> int:
-        """How many messages are under way."""
-        return len(self._joins)
-
-    @property
-    def bytes_reserved(self) -> int:
-        """How many bytes those will have."""
-        return self._bytes_reserved
 
     def add(
         self, sender: Member, group: int, first_sequence: int, flags: int, payloads: list[bytes]
@@ -76,7 +70,7 @@ class Joiner:
                 return first_sequence, []
             if joined is None:
                 start = 1
-        elif key in self._joins:
+        elif key in self.joins:
             self._give_up(key)
         if flags & FLAG_MORE:
             stop -= 1
@@ -88,11 +82,11 @@ class Joiner:
 
     def forget(self, sender: Member, group: int | None = None) -> None:
         """Drop what is under way from a sender, in one group or in all; it is not counted."""
-        keys = self._joins.keys() | self._refused.keys() if group is None else [(sender, group)]
+        keys = self.joins.keys() | self._refused.keys() if group is None else [(sender, group)]
         for key in keys:
             if key[0] == sender:
                 self._refused.pop(key, None)
-                if key in self._joins:
+                if key in self.joins:
                     self._close(key)
 
     def forget_below(self, sender: Member, group: int, sequence: int) -> None:
@@ -100,7 +94,7 @@ class Joiner:
         key = (sender, group)
         if self._refused.get(key, sequence) < sequence:
             del self._refused[key]
-        join = self._joins.get(key)
+        join = self.joins.get(key)
         if join is not None and join.sequence < sequence:
             self._close(key)
 
@@ -111,18 +105,18 @@ class Joiner:
         if (
             total > limits.message_bytes_max
             or len(piece) >= total
-            or len(self._joins) >= limits.joins_open_max
-            or self._bytes_reserved + total > limits.join_bytes_max
+            or len(self.joins) >= limits.joins_open_max
+            or self.bytes_reserved + total > limits.join_bytes_max
         ):
             self._refuse(key, sequence)
             return
-        join = self._joins[key] = _Join(sequence, total)
+        join = self.joins[key] = _Join(sequence, total)
         join.pieces.append(piece)
         join.received = len(piece)
-        self._bytes_reserved += total
+        self.bytes_reserved += total
 
     def _continue(self, key: tuple[Member, int], sequence: int, is_last: bool, piece: bytes) -> bytes | None:
-        join = self._joins.get(key)
+        join = self.joins.get(key)
         if join is None:
             self._refuse(key, sequence)
             return None
@@ -142,8 +136,8 @@ class Joiner:
         return b"".join(join.pieces)
 
     def _close(self, key: tuple[Member, int]) -> _Join:
-        join = self._joins.pop(key)
-        self._bytes_reserved -= join.total
+        join = self.joins.pop(key)
+        self.bytes_reserved -= join.total
         return join
 
     def _give_up(self, key: tuple[Member, int]) -> None:

@@ -11,13 +11,11 @@ class Kind(IntEnum):
 
     DATA = 1
     RESENT = 2
-    XOR = 3
     NAK = 4
     ACK = 5
     HEARTBEAT = 6
     TOKEN = 7
     MEMBERSHIP = 8
-    ORDER = 9
     CONFIGURATION = 10
     REPLICA = 11
     SPREAD = 12
@@ -39,7 +37,6 @@ class KindInfo(NamedTuple):
 KINDS: dict[Kind, KindInfo] = {
     Kind.DATA: KindInfo(Priority.DATA, True, "New messages, packed"),
     Kind.RESENT: KindInfo(Priority.REPAIR, True, "A data frame again, from its sender or from a node that cached it"),
-    Kind.XOR: KindInfo(Priority.REPAIR, False, "XOR of several data frames, from which one missing can be rebuilt"),
     Kind.NAK: KindInfo(Priority.CONTROL, False, "Asks for missing frames"),
     Kind.ACK: KindInfo(Priority.CONTROL, False, "Tells what has been received"),
     Kind.HEARTBEAT: KindInfo(Priority.CONTROL, False, "Tells how far a stream has come, while it is idle"),
@@ -47,7 +44,6 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.MEMBERSHIP: KindInfo(
         Priority.CONTROL, False, "To the configuration service: joins, leaves, subscriptions, suspicions"
     ),
-    Kind.ORDER: KindInfo(Priority.CONTROL, False, "Tells in which order messages are to be delivered"),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
     Kind.REPLICA: KindInfo(Priority.CONTROL, False, "Between the configuration service and its standbys: its state"),
     Kind.SPREAD: KindInfo(

@@ -94,11 +94,6 @@ def not_a_part(value: object) -> TypeError:
     return TypeError(f"a part is a tuple of {fields}, not {type(value).__name__}")
 
 
-def not_a_bytearray(value: object) -> TypeError:
-    """Refuse a target that cannot be written to."""
-    return TypeError(f"target must be a bytearray, not {type(value).__name__}")
-
-
 def made_by_split() -> TypeError:
     """Refuse to make a frame that nothing validated."""
     return TypeError("a Frame is made by split(), which validates it; there is no other way to make one")
@@ -145,8 +140,3 @@ def not_a_data_frame() -> UsageError:
 def not_a_spread_frame() -> UsageError:
     """Refuse to relabel something else than a frame for several regions."""
     return UsageError("only the bytes of one whole SPREAD frame, as seal() or to_bytes() gave them, can be relabelled")
-
-
-def xor_past_end(offset: int, size: int, room: int) -> UsageError:
-    """Refuse a source that does not fit its target."""
-    return UsageError(f"source of {size} bytes at offset {offset} does not fit a target of {room} bytes")

@@ -1,11 +1,14 @@
 """Hostile datagrams at every open port while traffic flows: counted and dropped, no crash, no disturbance."""
 
+import os
 import random
+from pathlib import Path
 
 import pytest
 
+import hostile
+from hostile import Hostility, attack
 from vivum.bench.cell import Cell, Outcome
-from vivum.bench.hostile import Hostility, attack
 from vivum.core.errors import DecodeError
 from vivum.wire.codec import split
 
@@ -17,6 +20,13 @@ REFUSED = (
     "frames_refused_state",
 )
 PER_S = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def attackers_find_their_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let processes of a crew import what they are to run from the tests."""
+    folders = [str(Path(hostile.__file__).parent), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, folders)))
 
 
 def check(outcome: Outcome, datagrams: int) -> None:

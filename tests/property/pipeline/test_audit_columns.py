@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
-from vivum.checkers.registry import check_history
+from planted.judged import check_history
 from vivum.observe.trace import TraceRecord
 from vivum.pipeline.audit import _causal_walk_twin
 from vivum.pipeline.audit.columns import CODES, ROWS, packed, unpacked

@@ -137,7 +137,7 @@ def sent_by(
         told.append((list(effects), stream.next_frame, stream.window_bytes, stream.room()))
         # Trains go to one destination after the other, and single frames each to all.
         for where in stream.destinations:
-            told.append([data for each in datagrams if each.destination == where for data in each.cut()])
+            told.append([one.data for each in datagrams if each.destination == where for one in each.cut()])
         told.append([stream.resend((number, number + 1), now_ns << 40, 1) for number in kept_by(stream)])
         effects.clear()
     return told

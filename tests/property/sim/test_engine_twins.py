@@ -89,7 +89,7 @@ def test_a_rough_world_has_the_same_trace(plain_world: Callable[..., Any], proto
 
 @pytest.mark.parametrize("seed", [3, 7, 11, 20, 23])
 def test_a_world_of_the_swarm_has_the_same_trace(plain_world: Callable[..., Any], seed: int) -> None:
-    scenario = find_scenario("swarm", seed)
+    scenario = find_scenario("swarm:qsm", seed)
     assert asdict(World(scenario, seed).run()) == asdict(plain_world(scenario, seed).run())
 
 

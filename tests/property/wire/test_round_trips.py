@@ -67,7 +67,7 @@ def test_messages_of_any_size_are_cut_and_joined(form, puts, capacity, cut_to_fi
         # Both groups in one frame, each with whatever fragment it is at.
         receive(form, seal(waiting, builder), joiner, got)
     assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
-    assert joiner.open_count == joiner.bytes_reserved == counters.joins_refused == 0
+    assert len(joiner.joins) == joiner.bytes_reserved == counters.joins_refused == 0
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -216,13 +216,13 @@ def test_no_fragments_take_a_joiner_past_its_limits(fragments):
         assert sequence <= first <= sequence + 1
         assert first + len(whole) <= sequence + len(pieces)
         assert all(len(message) <= LIMITS.message_bytes_max for message in whole)
-        assert joiner.open_count <= LIMITS.joins_open_max
+        assert len(joiner.joins) <= LIMITS.joins_open_max
         assert joiner.bytes_reserved <= LIMITS.join_bytes_max
-        held = sum(len(part) for join in joiner._joins.values() for part in join.pieces)
+        held = sum(len(part) for join in joiner.joins.values() for part in join.pieces)
         assert held <= joiner.bytes_reserved
     for node in (1, 2):
         joiner.forget(Member(NodeId(node), Incarnation(1)))
-    assert joiner.open_count == joiner.bytes_reserved == 0
+    assert len(joiner.joins) == joiner.bytes_reserved == 0
 
 
 ANYTHING = st.recursive(

@@ -363,25 +363,6 @@ def test_relabelling_anything_agrees(frame, region, view):
 
 
 @given(
-    st.binary(max_size=100),
-    st.one_of(st.binary(max_size=100), BYTES_LIKE),
-    st.one_of(st.integers(0, 50), ANY, WRONG),
-)
-def test_xor_agrees(target, source, offset):
-    mine, theirs = bytearray(target), bytearray(target)
-    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_codec_twin.xor_into, theirs, source, offset)
-    assert mine == theirs
-
-
-@given(st.binary(min_size=1, max_size=100), st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
-def test_xor_with_a_part_of_itself_agrees(target, start, stop, offset):
-    mine, theirs = bytearray(target), bytearray(target)
-    source, same = memoryview(mine)[start:stop], memoryview(theirs)[start:stop]
-    assert outcome(_codec.xor_into, mine, source, offset) == outcome(_codec_twin.xor_into, theirs, same, offset)
-    assert mine == theirs
-
-
-@given(
     st.one_of(st.integers(0, 3), ANY, WRONG),
     st.one_of(st.integers(1, 200), ANY, WRONG),
     st.lists(

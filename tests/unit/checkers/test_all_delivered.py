@@ -1,7 +1,7 @@
 """Completeness: to whom a message is owed, and what pays the debt."""
 
 from planted.history import History
-from vivum.checkers.registry import check_history
+from planted.judged import check_history
 
 
 def _what(history: History) -> list[str]:

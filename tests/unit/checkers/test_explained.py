@@ -3,8 +3,8 @@
 import pytest
 
 from planted.history import History
+from planted.judged import check_history
 from vivum.checkers.harm import AFTERMATH_NS
-from vivum.checkers.registry import check_history
 from vivum.core.time import SECOND
 
 LIVES = ["1.1", "2.1", "3.1", "4.1", "5.1"]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.judged import check_history
 from planted.thorough import thorough
 from vivum.checkers.fifo import Fifo
-from vivum.checkers.registry import check_history
 from vivum.checkers.sender_order import SenderOrder
 from vivum.observe.trace import GroupJoined, GroupLeft, MessageDelivered, MessagesLost, TraceRecord
 

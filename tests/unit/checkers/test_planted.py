@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from planted.judged import check_history
 from planted.planted import CORRECT, VIOLATIONS, Planted
-from vivum.checkers.registry import CHECKERS, check_history
+from vivum.checkers.registry import CHECKERS
 
 
 @pytest.mark.parametrize("make", VIOLATIONS, ids=lambda make: make.__name__)

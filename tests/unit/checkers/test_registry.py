@@ -3,8 +3,9 @@
 import pytest
 
 from planted.history import History
+from planted.judged import check_history
 from vivum.checkers.checker import VIOLATIONS_KEPT_MAX, Checker, Violation
-from vivum.checkers.registry import CHECKERS, CheckerSet, check_history, make_checkers
+from vivum.checkers.registry import CHECKERS, CheckerSet, make_checkers
 from vivum.core.errors import UsageError
 from vivum.observe.trace import FrameSent, MessageDelivered, QueueMeasured
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.judged import check_history
 from planted.thorough import thorough
 from vivum.checkers.cycles import Hop, find_cycles
-from vivum.checkers.registry import check_history
 from vivum.checkers.total_order import TotalOrder
 from vivum.observe.trace import MessageDelivered
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planted.history import History
+from planted.judged import check_history
 from planted.thorough import thorough
 from vivum.checkers.checker import message_of
-from vivum.checkers.registry import check_history
 from vivum.observe.trace import GroupLeft, MessageDelivered, TraceRecord, ViewInstalled
 
 

@@ -114,7 +114,7 @@ def test_a_frame_goes_to_the_protocol_of_its_kind(make_node: MakeNode) -> None:
 def test_a_frame_of_a_kind_that_nobody_takes_is_counted(make_node: MakeNode) -> None:
     node, *_ = make_node()
     frame = bytearray(heartbeat())
-    frame[1] = Kind.ORDER
+    frame[1] = Kind.SURVEY
     node.on_datagrams(5, [(PEER, bytes(frame))])
     assert node.counters.frames_refused_kind == 1
 

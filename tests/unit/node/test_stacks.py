@@ -69,7 +69,7 @@ class Transport:
 class Stamp(Layer):
     """Puts a letter before each message on the way down, and behind it on the way up; counts what was accepted."""
 
-    kinds = frozenset({Kind.ORDER})
+    kinds = frozenset({Kind.SURVEY})
 
     def __init__(self, letter: bytes) -> None:
         super().__init__()
@@ -202,7 +202,7 @@ def test_layers_have_timers_frames_and_answers_of_their_own() -> None:
     node.on_timer(50)
     assert SendConfirmed(LAYERED, 1, 2) in node.take_output()
     assert node.next_deadline_ns() is None
-    frame = seal_control(Kind.ORDER, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")
+    frame = seal_control(Kind.SURVEY, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")
     node.on_datagrams(60, ((PEER, frame),))
     assert node.take_output(NO_FRAMES) == [SendConfirmed(LAYERED, 0, 1)]
 
@@ -229,7 +229,7 @@ def test_what_layers_cause_by_themselves_is_traced_and_counted() -> None:
     node.submit(1, SendMessages(LAYERED, [b"x"]))
     node.trace = trace = MemoryTrace()
     node.on_timer(50)
-    node.on_datagrams(60, ((PEER, seal_control(Kind.ORDER, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")),))
+    node.on_datagrams(60, ((PEER, seal_control(Kind.SURVEY, DOMAIN, 2, 1, LAYERED, 1, 0, 0, b"")),))
     assert [each for each in trace.records if isinstance(each, MessagesStable)] == [
         MessagesStable(50, *ME, LAYERED, 1, 2),  # The lower one's, then the upper one's.
         MessagesStable(50, *ME, LAYERED, 1, 2),
@@ -274,7 +274,7 @@ def test_a_keyed_group_traces_keys_and_repetitions_above_its_layer() -> None:
 
 def test_a_frame_for_a_group_without_such_a_layer_is_refused_and_counted() -> None:
     node, _ = make_node(Stamp(b"l"))
-    node.on_datagrams(1, ((PEER, seal_control(Kind.ORDER, DOMAIN, 2, 1, PLAIN, 1, 0, 0, b"")),))
+    node.on_datagrams(1, ((PEER, seal_control(Kind.SURVEY, DOMAIN, 2, 1, PLAIN, 1, 0, 0, b"")),))
     assert node.counters.frames_refused_kind == 1
 
 

@@ -83,6 +83,15 @@ def test_a_crash_for_a_time_ends_with_a_new_incarnation(make_rig: MakeRig) -> No
     assert rig.host(2).incarnation == 2
 
 
+def test_a_host_that_had_no_effects_to_die_between_dies_when_the_crash_ends(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    inject(rig, fault("crash", 10, 10, nodes=(2,), after=3))
+    rig.scheduler.run_until(15 * MILLISECOND)
+    assert (rig.host(2).is_dying, rig.host(2).incarnation) == (True, 1)
+    rig.scheduler.run_until(25 * MILLISECOND)
+    assert (rig.host(2).is_dying, rig.host(2).incarnation) == (False, 2)
+
+
 def test_a_crash_of_a_dead_node_does_nothing_and_its_end_does_not_start_it(make_rig: MakeRig) -> None:
     rig = make_rig()
     inject(rig, fault("crash", 10, nodes=(2,)), fault("crash", 20, 10, nodes=(2,)))
@@ -128,12 +137,13 @@ def test_healing_ends_every_fault_at_once_and_their_own_ends_come_to_nothing(mak
         rig,
         *(fault(kind, 10 + index, 500, nodes=(1,), rate=0.4) for index, kind in enumerate(kinds)),
         fault("crash", 50, 500, nodes=(2,)),
-        fault("crash", 60, nodes=(3,)),
+        fault("crash", 60, nodes=(3,), after=1000),
     )
     rig.scheduler.at(HEAL_NS, injector.heal)
     rig.scheduler.run_until(HEAL_NS + 1)
     for node, host in rig.hosts.items():
         assert host.node is not None
+        assert not host.is_dying
         assert host.slowness == 1
         assert not host.is_asleep
         assert not host.port.disturbed

@@ -30,11 +30,11 @@ BAD: dict[str, tuple[str, str, str]] = {
         "network.los",
         "allowed here: bandwidth, burst_length",
     ),
-    "unknown key in a list": (f"nodes = 3\n{CRASH}node = 1", "faults[0].node", "allowed here: at, delay, every"),
+    "unknown key in a list": (f"nodes = 3\n{CRASH}node = 1", "faults[0].node", "allowed here: after, at, delay, every"),
     "unknown key in the second of a list": (
         f"nodes = 3\n{CRASH}{CRASH}wat = 1",
         "faults[1].wat",
-        "allowed here: at, delay",
+        "allowed here: after, at, delay",
     ),
     "number for a duration": ("nodes = 3\nduration = 5", "duration", "such as '10ms'"),
     "duration without a unit": ('nodes = 3\nsettle = "5"', "settle", "such as '10ms'"),

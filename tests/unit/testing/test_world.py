@@ -10,7 +10,12 @@ import pytest
 
 import vivum
 from vivum.core.errors import HostError, UsageError
+from vivum.core.ids import Channel, Endpoint
+from vivum.core.machine import Datagram
 from vivum.testing import Deadlock, ProcessKilled, World
+from vivum.testing.link import SimulatedPort
+from vivum.testing.loop import PROCESS
+from vivum.testing.process import Process
 
 
 def now() -> float:
@@ -84,6 +89,47 @@ def test_a_process_that_is_killed_runs_no_line_more() -> None:
         return list(lines)
 
     assert world.run(rehearse()) == ["begin"]
+    assert world.verdict().holds
+
+
+@pytest.mark.parametrize("datagrams", range(1, 6))
+def test_a_process_that_is_killed_between_two_effects_sends_so_many_datagrams_more(datagrams: int) -> None:
+    world = World(multicast=False)
+    heard: list[bytes] = []
+
+    def open_port(port: int) -> SimulatedPort:
+        process = PROCESS.get()
+        assert isinstance(process, Process)
+        return process.open_port(1, "", port=port)
+
+    async def listen() -> None:
+        port = open_port(7)
+        port.attach(lambda: heard.extend(data for _, data in port.receive(1000)))
+        await asyncio.sleep(100)
+
+    async def say() -> None:
+        port, where = open_port(0), Endpoint(world.resolve("b"), 7)
+        await asyncio.sleep(2)
+        # The kill strikes in the middle of a call, and between two of them.
+        assert port.send([Datagram(where, b"1"), Datagram(where, b"2")]) == 2
+        assert port.send([Datagram(where, b"3"), Datagram(where, b"4")]) == 2
+        port.listen(Channel(3))
+        await asyncio.sleep(0)
+        heard.append(b"a line more")
+        await asyncio.sleep(100)
+
+    async def rehearse() -> bool:
+        world.host("b").start(listen)
+        process = world.host("a").start(say)
+        await asyncio.sleep(1)
+        world.host("a").kill(after_datagrams=datagrams)
+        assert process.is_dying
+        await asyncio.sleep(2)
+        return process.is_running
+
+    assert world.run(rehearse()) == (datagrams > 4)
+    said = [b"1", b"2", b"3", b"4"]
+    assert sorted(heard) == (said[:datagrams] if datagrams <= 4 else [*said, b"a line more"])
     assert world.verdict().holds
 
 

@@ -6,14 +6,9 @@ from vivum.core.limits import Limits
 from vivum.wire.codec import FrameBuilder, seal_control, split
 from vivum.wire.control import (
     CONTROL_TYPES,
-    XOR_FRAMES_MAX,
     Ack,
-    FrameName,
     Heartbeat,
     Nak,
-    Order,
-    OrderedRun,
-    Xor,
     decode_control,
     encode_control,
 )
@@ -130,8 +125,6 @@ SAMPLES = [
     (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),
     (Kind.SURVEY, SendingQuery(1, "/a")),
     (Kind.SURVEY, SendingReport(1, 2, 3, 4, TOP)),
-    (Kind.ORDER, Order(1, 2, (OrderedRun(1, 2, 3, 4), OrderedRun(1, 2, 7, 1)))),
-    (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5), FrameName(1, 2, 3, 4, 6)), bytes(40))),
 ]
 
 
@@ -219,9 +212,6 @@ def test_a_body_cut_or_lengthened_at_any_byte_is_refused(kind, message):
         (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 1, 1, 7, b""), "part 1 of 1"),
         (Kind.CONFIGURATION, Configuration(1, 2, 3, 0, 0, 0, 0, 7, b""), "part 0 of 0"),
         (Kind.CONFIGURATION, Configuration(1, 2, 3, 5, 4, 0, 1, 7, b""), "epoch is below base"),
-        (Kind.ORDER, Order(1, 0, (OrderedRun(1, 1, TOP - 1, 2),)), "of a run go past"),
-        (Kind.ORDER, Order(1, TOP - 1, (OrderedRun(1, 1, 1, 2),)), "positions go past"),
-        (Kind.XOR, Xor((FrameName(1, 2, 3, 4, 5),) * 2, bytes(40)), "named twice"),
     ],
 )
 def test_values_that_cannot_be_are_refused_on_both_sides(kind, message, reason):
@@ -256,13 +246,6 @@ def test_the_limit_of_ranges_is_the_receivers():
         (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "", 0, "h", 1])),
         (Kind.MEMBERSHIP, msgspec.msgpack.encode([5, "n" * 256, 0, "h", 1])),
         (Kind.MEMBERSHIP, msgspec.msgpack.encode([8, 1, [0, GROUP_MAX + 2], []])),
-        (Kind.ORDER, msgspec.msgpack.encode([14, 1, 1, [[1, 1, 1, 0]]])),
-        (Kind.XOR, msgspec.msgpack.encode([15, [], bytes(40)])),
-        (Kind.XOR, msgspec.msgpack.encode([15, [[1, 1, 1, 1, 1]], bytes(39)])),
-        (
-            Kind.XOR,
-            msgspec.msgpack.encode([15, [[1, 1, 1, 1, n] for n in range(XOR_FRAMES_MAX + 1)], bytes(40)]),
-        ),
     ],
 )
 def test_garbage_gives_a_decode_error_and_nothing_else(kind, body):

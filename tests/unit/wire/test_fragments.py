@@ -30,7 +30,7 @@ def joiner(counters):
 def test_senders_and_groups_join_independently(joiner):
     assert joiner.add(ALICE, 1, 5, FLAG_MORE, [first_fragment(4, b"ab")]) == (5, [])
     assert joiner.add(BOB, 1, 5, FLAG_MORE, [first_fragment(4, b"AB")]) == (5, [])
-    assert (joiner.open_count, joiner.bytes_reserved) == (2, 8)
+    assert (len(joiner.joins), joiner.bytes_reserved) == (2, 8)
     assert joiner.add(BOB, 1, 5, FLAG_CONTINUES, [b"CD"]) == (5, [b"ABCD"])
     assert joiner.add(ALICE, 1, 5, FLAG_CONTINUES, [b"cd"]) == (5, [b"abcd"])
 
@@ -41,9 +41,9 @@ def test_a_run_can_end_one_message_and_begin_another(joiner, counters):
     run = [b"cd", b"", first_fragment(3, b"x")]
     assert joiner.add(ALICE, 1, 6, FLAG_CONTINUES | FLAG_MORE, run) == (6, [b"abcd", b""])
     assert run == [b"cd", b"", first_fragment(3, b"x")], "the run of the frame is left as it was"
-    assert (joiner.open_count, joiner.bytes_reserved) == (1, 3)
+    assert (len(joiner.joins), joiner.bytes_reserved) == (1, 3)
     assert joiner.add(ALICE, 1, 8, FLAG_CONTINUES, [b"yz", b"last"]) == (8, [b"xyz", b"last"])
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (0, 0, 0)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (0, 0, 0)
 
 
 def test_the_end_of_a_message_makes_room_for_the_beginning_of_the_next(counters):
@@ -64,7 +64,7 @@ def test_what_follows_a_message_that_cannot_be_joined_is_not_affected(joiner, co
 
 def test_a_message_over_the_limit_is_refused_before_any_of_it_is_held(joiner, counters):
     assert joiner.add(ALICE, 1, 4, FLAG_MORE, [b"whole", first_fragment(1001)]) == (4, [b"whole"])
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (0, 0, 1)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (0, 0, 1)
     assert joiner.add(ALICE, 1, 5, FLAG_MORE | FLAG_CONTINUES, [b"x"]) == (5, [])
     assert joiner.add(ALICE, 1, 5, FLAG_CONTINUES, [b"x"]) == (6, [])
     assert counters.joins_refused == 1, "one message counts once, however many fragments it has"
@@ -73,15 +73,15 @@ def test_a_message_over_the_limit_is_refused_before_any_of_it_is_held(joiner, co
 def test_too_many_open_joins_refuse_the_next(joiner, counters):
     for group in (1, 2, 3):
         joiner.add(ALICE, group, 5, FLAG_MORE, [first_fragment(10)])
-    assert (joiner.open_count, counters.joins_refused) == (2, 1)
+    assert (len(joiner.joins), counters.joins_refused) == (2, 1)
 
 
 def test_too_many_bytes_in_open_joins_refuse_the_next(joiner, counters):
     joiner.add(ALICE, 1, 5, FLAG_MORE, [first_fragment(1000)])
     joiner.add(ALICE, 2, 5, FLAG_MORE, [first_fragment(501)])
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (1, 1000, 1)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (1, 1000, 1)
     joiner.add(ALICE, 2, 6, FLAG_MORE, [first_fragment(500)])
-    assert (joiner.open_count, joiner.bytes_reserved) == (2, 1500)
+    assert (len(joiner.joins), joiner.bytes_reserved) == (2, 1500)
 
 
 def test_a_fragment_without_its_beginning_is_refused(joiner, counters):
@@ -92,7 +92,7 @@ def test_a_fragment_without_its_beginning_is_refused(joiner, counters):
 def test_a_fragment_of_another_message_gives_up_both(joiner, counters):
     joiner.add(ALICE, 1, 5, FLAG_MORE, [first_fragment(10)])
     assert joiner.add(ALICE, 1, 6, FLAG_CONTINUES, [b"x" * 9]) == (7, [])
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (0, 0, 2)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (0, 0, 2)
 
 
 def test_a_new_beginning_gives_up_what_was_under_way(joiner, counters):
@@ -106,7 +106,7 @@ def test_a_new_beginning_gives_up_what_was_under_way(joiner, counters):
 def test_a_whole_of_another_length_than_stated_is_refused(joiner, counters, last):
     joiner.add(ALICE, 1, 5, FLAG_MORE, [first_fragment(10)])
     assert joiner.add(ALICE, 1, 5, FLAG_CONTINUES, [last, b"next"]) == (6, [b"next"])
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (0, 0, 1)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (0, 0, 1)
 
 
 def test_more_to_come_after_the_whole_length_is_refused(joiner, counters):
@@ -114,17 +114,17 @@ def test_more_to_come_after_the_whole_length_is_refused(joiner, counters):
     assert counters.joins_refused == 1
     joiner.add(ALICE, 1, 6, FLAG_MORE, [first_fragment(3, b"a")])
     joiner.add(ALICE, 1, 6, FLAG_MORE | FLAG_CONTINUES, [b"bc"])
-    assert (joiner.open_count, counters.joins_refused) == (0, 2)
+    assert (len(joiner.joins), counters.joins_refused) == (0, 2)
 
 
 def test_what_is_under_way_below_a_number_can_be_forgotten(joiner, counters):
     joiner.add(ALICE, 1, 5, FLAG_MORE, [first_fragment(3, b"a")])
     joiner.add(BOB, 1, 5, FLAG_MORE, [first_fragment(3, b"a")])
     joiner.forget_below(ALICE, 1, 5)
-    assert joiner.open_count == 2
+    assert len(joiner.joins) == 2
     joiner.forget_below(ALICE, 1, 6)
     joiner.forget_below(ALICE, 1, 6)
-    assert (joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (1, 3, 0)
+    assert (len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (1, 3, 0)
     assert joiner.add(BOB, 1, 5, FLAG_CONTINUES, [b"bc"]) == (5, [b"abc"])
 
 
@@ -143,9 +143,9 @@ def test_a_sender_can_be_forgotten_in_a_group_or_wholly(counters):
         for group in (1, 2, 3):
             joiner.add(sender, group, 5, FLAG_MORE, [first_fragment(10)])
     joiner.forget(ALICE, 1)
-    assert (joiner.open_count, joiner.bytes_reserved) == (5, 50)
+    assert (len(joiner.joins), joiner.bytes_reserved) == (5, 50)
     joiner.forget(ALICE)
-    assert (joiner.open_count, joiner.bytes_reserved) == (3, 30)
+    assert (len(joiner.joins), joiner.bytes_reserved) == (3, 30)
     joiner.forget(ALICE)
     assert joiner.add(BOB, 3, 5, FLAG_CONTINUES, [b"y" * 9]) == (5, [b"x" + b"y" * 9])
     assert counters.joins_refused == 0

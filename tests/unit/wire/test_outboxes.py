@@ -174,7 +174,7 @@ def test_what_goes_out_in_frames_comes_in_whole_and_in_order(
     assert join_all(frames, joiner) == [(40 + index, payload) for index, payload in enumerate(payloads)]
     assert stops == sorted(stops)
     assert stops[-1] == 40 + len(sizes)
-    assert (waiting.pending_bytes(A), joiner.open_count, joiner.bytes_reserved, counters.joins_refused) == (0, 0, 0, 0)
+    assert (waiting.pending_bytes(A), len(joiner.joins), joiner.bytes_reserved, counters.joins_refused) == (0, 0, 0, 0)
 
 
 def test_sealing_tells_which_messages_are_wholly_in_frames() -> None:

@@ -12,7 +12,7 @@ def frames(*sizes):
 
 
 def cut(trains):
-    return [data for each in address(trains, [Channel(1)]) for data in each.cut()]
+    return [one.data for each in address(trains, [Channel(1)]) for one in each.cut()]
 
 
 def test_full_frames_and_the_one_behind_them_are_one_train():
@@ -54,5 +54,5 @@ def test_a_train_goes_to_every_destination():
     assert [(each.destination, each.priority, each.count) for each in told] == [
         (to, Priority.REPAIR, 2) for to in where
     ]
-    assert Datagram(Channel(1), b"alone").cut() == (b"alone",)
-    assert Datagram(Channel(1), b"alone").count == 1
+    alone = Datagram(Channel(1), b"alone")
+    assert (alone.cut(), alone.count) == ((alone,), 1)

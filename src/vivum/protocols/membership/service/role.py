@@ -12,7 +12,7 @@ from vivum.core.ids import Endpoint, Member, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.membership.client.allegiance import ROUND_BITS, term_of
 from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.service.machine import FIRST_TERM, ServiceMachine
 from vivum.protocols.membership.service.standby_copy import ServiceCopy
 from vivum.protocols.membership.service.state import ERA_BITS, ConfigurationService
 from vivum.protocols.membership.settings import ServiceSettings
@@ -52,13 +52,10 @@ class ServiceRole:
         gate: Gate,
         client: MembershipClient | None = None,
         settings: ServiceSettings | None = None,
-        serve_as: Member | None = None,
     ) -> None:
-        """Begin as a bystander, or with `serve_as` as the first service of a domain. Only a node with a `client` can
-        become a standby.
-        """
+        """Begin as a bystander. Only a node with a `client` can become a standby."""
         self.settings = settings or ServiceSettings()
-        self.serving = None if serve_as is None else ServiceMachine(serve_as, gate, self.settings)
+        self.serving: ServiceMachine | None = None
         self.copy = ServiceCopy(self.settings.parts_max)
         self._gate = gate
         self._client = client
@@ -84,12 +81,13 @@ class ServiceRole:
         """Carry a new service from now on: the first of a domain in round 0, later where one was lost with its state.
 
         Numbers of its round were never given before. `salt` keeps apart two that begin in one round, and histories of
-        the domain that came before; 0 is none.
+        the domain that came before; 0 is none, where there is but one.
         """
         self.forget()
         service = ConfigurationService(self.settings)
         service.begin_anew(round_, salt)
-        self.serving = ServiceMachine(member, self._gate, self.settings, term=term_of(round_, salt), service=service)
+        term = term_of(round_, salt) or FIRST_TERM
+        self.serving = ServiceMachine(member, self._gate, self.settings, term=term, service=service)
 
     def service(self) -> tuple[ConfigurationService, int] | None:
         """Return the carried service and its term, if there is one."""
