@@ -59,6 +59,7 @@ class SenderFifo:
         "_waiting",
         "counters",
         "expected",
+        "gone_since",
         "is_broken",
         "packed",
         "sender",
@@ -94,6 +95,8 @@ class SenderFifo:
         self._waiting: tuple[int, list[Frame], list[TakenRun], StreamReceiver] | None = None
         # The groups that may have had messages in a frame that was skipped because its sender was gone.
         self._torn = RangeSet()
+        # The first configuration without the sender, if the newest is without it too. It may not have heard, and speak.
+        self.gone_since: int | None = None
         # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
         self.is_broken = False
 
@@ -105,6 +108,7 @@ class SenderFifo:
 
     def add(self, stream: StreamReceiver) -> None:
         """Take a stream in, at the place of its view."""
+        stream.sender_gone = self.gone_since is not None
         self.streams.append(stream)
         self.streams.sort(key=lambda each: each.view)
 
@@ -251,7 +255,7 @@ class SenderFifo:
                     stream.delivered = frames[left[0][0]].sequence if left else frames[-1].sequence + 1
                     return
             else:
-                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, effects)
+                self._deliver_messages(group, first, flags, payloads, frames[index], stream, effects)
                 if self.is_broken:
                     stream.delivered = frames[index].sequence
                     return
@@ -263,7 +267,7 @@ class SenderFifo:
         first: int,
         flags: int,
         payloads: list[bytes] | PackedRun,
-        sent_ns: int,
+        frame: Frame,
         stream: StreamReceiver,
         effects: list[Effect],
     ) -> None:
@@ -279,6 +283,7 @@ class SenderFifo:
             if not stream.sender_gone:
                 self.is_broken = True
                 return
+            stream.give_up_at(frame.sequence)
             self._report_lost(group, first if expected is None else expected, first + len(payloads), effects)
             return
         if expected is not None and first > expected:
@@ -304,9 +309,9 @@ class SenderFifo:
         self.expected[group] = first + len(payloads)
         if group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
-                effects.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+                effects.append(Delivery(GroupId(group), self.sender, start, part, number, frame.sent_ns))
         else:
-            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, frame.sent_ns))
 
     def _report_lost(self, group: int, first: int, stop: int, effects: list[Effect]) -> None:
         if first < stop:
