@@ -40,9 +40,10 @@ def make_fifo(
     behind: set[SenderFifo] | None = None,
     packed: Set[int] = frozenset(),
     known_epoch: Callable[[], int] = lambda: 1 << 64,
+    limits: Limits | None = None,
 ) -> SenderFifo:
     counters = Counters()
-    joiner = Joiner(Limits(), counters)
+    joiner = Joiner(limits or Limits(), counters)
     barred = {} if barred is None else barred
     return SenderFifo(ALICE, joiner, counters, barred, set() if behind is None else behind, packed, known_epoch)
 

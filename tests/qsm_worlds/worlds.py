@@ -3,6 +3,7 @@
 import msgspec
 
 from qsm_worlds.aftermath import Aftermath
+from vivum.checkers.checker import Checker
 from vivum.checkers.registry import CheckerSet
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
@@ -10,13 +11,13 @@ from vivum.sim.scenario import Duration, FaultSpec, Scenario, TrafficSpec
 from vivum.sim.swarm import make_up
 from vivum.sim.world import Result, World
 
-LONG_NS = 25 * SECOND
+LONG_NS = 30 * SECOND
 
 
-def run_checked(scenario: Scenario, seed: int) -> tuple[Result, list[str]]:
-    """Run a world; return what all checkers and `Aftermath` found."""
+def run_checked(scenario: Scenario, seed: int, *more: Checker) -> tuple[Result, list[str]]:
+    """Run a world; return what all checkers and `Aftermath` found. `more` checkers are asked by the caller."""
     aftermath = Aftermath()
-    result = World(scenario, seed, CheckerSet([aftermath])).run()
+    result = World(scenario, seed, CheckerSet([aftermath, *more])).run()
     return result, [str(each) for each in [*result.violations, *aftermath.finish()]]
 
 
@@ -53,20 +54,21 @@ def make_up_long(seed: int, protocol: str = "qsm") -> Scenario:
     rng = RandomSource(seed).fork("long")
     faults: list[FaultSpec] = []
     for fault in scenario.faults + make_up(seed + 100_000, protocol).faults:
-        lasts = Duration(rng.randint(10 * MILLISECOND, 12 * SECOND))
+        at = Duration(rng.randint(0, LONG_NS - 1))
+        lasts = Duration(rng.randint(10 * MILLISECOND, 20 * SECOND))
         faults.append(
             msgspec.structs.replace(
                 fault,
-                at=Duration(rng.randint(0, LONG_NS - 1)),
+                at=at,
                 lasts=lasts if fault.lasts is not None else None,
                 nodes=tuple(node for node in fault.nodes if node <= scenario.nodes) or (1,),
                 groups=tuple(group for group in fault.groups if group <= scenario.groups.count)
                 or ((1,) if fault.groups else ()),
-                every=Duration(rng.randint(SECOND, 15 * SECOND)) if rng.random() < 0.3 else None,
+                every=Duration(rng.randint(SECOND, 20 * SECOND)) if rng.random() < 0.3 else None,
             )
         )
     return msgspec.structs.replace(
-        scenario, duration=Duration(LONG_NS), faults=tuple(faults), traffic=_at_most(scenario, 20.0)
+        scenario, duration=Duration(LONG_NS), faults=tuple(faults), traffic=_at_most(scenario, 10.0)
     )
 
 

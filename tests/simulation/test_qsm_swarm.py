@@ -1,7 +1,7 @@
 """The swarm of QSM holds: loss to 20 %, bursts, crashes, pauses, partitions, joins and leaves, rings of two nodes up.
 
 Seeds that failed once stand here with what was wrong. Worlds of the plain swarm have 2 to 9 nodes and last seconds;
-long ones drop members, large ones have up to five levels of rings.
+large ones have up to five levels of rings. Long ones, which drop members, are in `test_long_worlds`.
 """
 
 import json
@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from qsm_worlds.worlds import by_region, make_up_hybrid, make_up_large, make_up_long, run_checked
+from qsm_worlds.worlds import by_region, make_up_hybrid, make_up_large, run_checked
 from vivum.cli import main
 from vivum.protocols.streams import sender_fifo as chain
 from vivum.sim.library import find_scenario
@@ -56,11 +56,6 @@ def test_worlds_in_which_little_may_be_delivered_at_once_hold(monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_ten_long_worlds_hold() -> None:
-    assert failures(make_up_long, range(1, 11)) == {}
-
-
-@pytest.mark.slow
 def test_ten_large_worlds_hold() -> None:
     assert failures(make_up_large, range(1, 11)) == {}
 
@@ -72,8 +67,7 @@ def test_two_thousand_seeds_hold() -> None:
 
 
 @pytest.mark.soak
-def test_many_long_and_large_worlds_hold() -> None:
-    assert failures(make_up_long, range(100, 300)) == {}
+def test_many_large_worlds_hold() -> None:
     assert failures(make_up_large, range(100, 300)) == {}
 
 

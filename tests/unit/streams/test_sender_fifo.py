@@ -15,8 +15,10 @@ from loose_streams import (
     make_receiver,
     make_sender,
     seal,
+    seal_all,
 )
 from vivum.core.ids import GroupId, ViewNumber
+from vivum.core.limits import Limits
 from vivum.core.machine import Delivery, Effect
 from vivum.protocols.commands import GapReported
 from vivum.protocols.streams import sender_fifo as fifo_module
@@ -578,3 +580,62 @@ def test_a_hole_tells_nothing_of_groups_that_its_region_did_not_have() -> None:
     fifo.deliver(effects)
     assert delivered(effects) == [(TWO, 0), (THREE, 1)]
     assert not fifo.is_broken
+
+
+LARGE = 5000
+"""A message of so many bytes takes several frames, and is over the limit of these receivers."""
+
+
+def deliver_each(fifo: SenderFifo, stream: StreamReceiver, frames: list[Frame], together: bool) -> list[list[Effect]]:
+    """Let frames come one by one, as runs or through the window; return what each of them caused."""
+    found = []
+    for frame in frames:
+        effects: list[Effect] = []
+        if together:
+            stream.on_run(0, [frame])
+            fifo.deliver_run(stream, [frame], take_runs([frame], 1000), effects)
+        else:
+            stream.on_data(0, frame)
+            fifo.deliver(effects)
+        found.append(effects)
+    return found
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_message_over_a_limit_is_reported_as_soon_as_its_last_piece_came(before: int, together: bool) -> None:
+    """It was reported when the next message of the group came, and not at all if none did: confirmed, never told."""
+    fifo, stream, sender = make_fifo(limits=Limits(message_bytes_max=LARGE - 1)), make_receiver(), make_sender()
+    fifo.add(stream)
+    sender.feed(ONE, 7, [*[b"small"] * before, b"x" * LARGE], ViewNumber(1))
+    caused = deliver_each(fifo, stream, seal_all(sender), together)
+    large = 7 + before
+    assert len(caused) > 2
+    assert [events(each) for each in caused] == [*[[]] * (len(caused) - 1), [GapReported(ONE, ALICE, large, large + 1)]]
+    assert stream.confirmable == len(caused)
+
+    sender.feed(ONE, large + 1, [b"y" * LARGE, b"next"], ViewNumber(1))
+    more = [effect for each in deliver_each(fifo, stream, seal_all(sender), together) for effect in each]
+    assert events(more) == [GapReported(ONE, ALICE, large + 1, large + 2)]
+    assert delivered(more) == [(ONE, large + 2)]
+    assert more.index(events(more)[0]) < more.index(deliveries(more)[0])
+    assert (fifo.counters.messages_lost, fifo.counters.joins_refused, fifo.counters.frames_refused_state) == (2, 2, 0)
+    assert not fifo.is_broken
+
+
+def test_a_message_that_came_before_and_comes_again_in_pieces_excuses_no_hole() -> None:
+    fifo, old, new = make_fifo(), make_receiver(view=3), make_receiver(view=5)
+    fifo.add(old)
+    fifo.add(new)
+    older, newer = make_sender(view=3), make_sender(view=5)
+    older.feed(ONE, 0, [b"x" * LARGE], ViewNumber(3))
+    older.close(0)
+    newer.feed(ONE, 0, [b"x" * LARGE, b"next"], ViewNumber(5))
+    frames = seal_all(newer)
+    # Message 2 is missing, though no frame is.
+    newer.feed(ONE, 3, [b"behind"], ViewNumber(5))
+    caused = deliver_each(fifo, old, seal_all(older), False) + deliver_each(fifo, new, [*frames, seal(newer)], False)
+    effects = [effect for each in caused for effect in each]
+    assert delivered(effects) == [(ONE, 0), (ONE, 1)]
+    assert events(effects) == []
+    assert fifo.is_broken

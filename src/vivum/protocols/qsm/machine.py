@@ -39,6 +39,7 @@ from vivum.protocols.streams.marks import streams_before
 from vivum.protocols.streams.receiver import Receiver
 from vivum.protocols.streams.region_sender import RegionSender, SendRoute, ViewKey
 from vivum.protocols.streams.runs import ReceiveRoute, ReceiveRoutes, take_run
+from vivum.protocols.streams.sender_fifo import NEVER
 from vivum.protocols.streams.taps import FrameTap, as_repair
 from vivum.wire.codec import Frame, FrameBuilder, measure
 from vivum.wire.gate import Gate
@@ -405,6 +406,7 @@ class QsmMachine:
         self._note_groups(me, affected)
         self._fifos.on_views(self.effects)
         present = note_departures(self.client, self.regions.values())
+        self._fifos.note_present(present, self.client.epoch)
         for stream in self.sending.streams.values():
             is_open = stream.closing and not stream.is_done
             # Of groups that we left ourselves we do not hear who is still there.
@@ -563,13 +565,12 @@ class QsmMachine:
         self._receive_routes.clear()
         if region.own is not None and not region.own.is_done:
             self.sending.forsake(key)
-        for sender, stream in region.streams.items():
+        for stream in region.streams.values():
             self._fifos.remove(stream, self.effects)
-            # Where the last stream of a dead sender goes, all about it goes.
-            if not any(sender in each.streams for each in self.regions.values()):
-                self.homes.pop(sender, None)
-                if stream.sender_gone:
-                    self._fifos.forget(sender)
+        speaking = {sender for each in self.regions.values() for sender in each.streams}
+        for sender in region.streams.keys() - speaking:
+            self.homes.pop(sender, None)
+        self._fifos.forget_gone(speaking, min((view for _, view in self.regions), default=NEVER))
 
     # Output.
 

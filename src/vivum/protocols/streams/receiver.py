@@ -1,6 +1,6 @@
 """The FIFOs of all senders that a node hears: what they share, and which have more than may be delivered at once."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 from vivum.core.ids import Member
 from vivum.core.limits import Limits
@@ -106,13 +106,30 @@ class Receiver:
         """Give up a stream whose region view is over."""
         self._by_sender[stream.sender].remove(stream, effects)
 
-    def forget(self, sender: Member) -> None:
-        """Forget a life that is over, and of which no stream is left."""
+    def note_present(self, present: Set[Member], epoch: int) -> None:
+        """Learn who is left in a new configuration: the others have left us, or died, or were dropped."""
+        for sender, fifo in self._by_sender.items():
+            if sender in present:
+                fifo.gone_since = None
+            elif fifo.gone_since is None:
+                fifo.gone_since = epoch
+
+    def forget_gone(self, speaking: Collection[Member], oldest_view: int) -> None:
+        """Forget who is gone, has no stream left, and was gone before the oldest region view that is left.
+
+        In an older view its next stream may begin: who does not hear that it was dropped goes on. What is missing in
+        front of that stream must be known then.
+        """
+        for sender, fifo in list(self._by_sender.items()):
+            if fifo.gone_since is not None and fifo.gone_since <= oldest_view and sender not in speaking:
+                self._forget(sender)
+
+    def _forget(self, sender: Member) -> None:
         self._behind.discard(self._by_sender.pop(sender))
         self._joiner.forget(sender)
 
     def clear(self) -> None:
         """Forget everything: this life of the node is over."""
         for sender in list(self._by_sender):
-            self.forget(sender)
+            self._forget(sender)
         self._barred.clear()

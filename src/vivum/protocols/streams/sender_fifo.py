@@ -14,7 +14,8 @@ A view comes before its messages. A sender may know of a view before this node d
 changed: what it sent in that view waits here, with all that follows, until the view is installed.
 
 Invariants: only the first stream delivers; messages of a group are delivered with rising sequence, and every hole
-is reported, or ends this life if its sender lives.
+is reported, or ends this life if its sender lives. A message that limits refuse is no hole: it is reported when its
+last piece has come.
 """
 
 from bisect import bisect_right
@@ -52,13 +53,13 @@ class SenderFifo:
     __slots__ = (
         "_barred",
         "_behind",
-        "_excused",
         "_joiner",
         "_known_epoch",
         "_torn",
         "_waiting",
         "counters",
         "expected",
+        "gone_since",
         "is_broken",
         "packed",
         "sender",
@@ -89,13 +90,13 @@ class SenderFifo:
         self.counters = counters
         self._barred = barred
         self.packed = packed
-        # Groups of which a message was refused here, because its fragments were over a limit.
-        self._excused: set[int] = set()
         self._known_epoch = known_epoch
         # Runs behind a mark of a view that is not installed here yet, and the number of that view.
         self._waiting: tuple[int, list[Frame], list[TakenRun], StreamReceiver] | None = None
         # The groups that may have had messages in a frame that was skipped because its sender was gone.
         self._torn = RangeSet()
+        # The first configuration without the sender, if the newest is without it too. It may not have heard, and speak.
+        self.gone_since: int | None = None
         # Messages are missing that a living sender sent: nothing more is delivered, and this life must end.
         self.is_broken = False
 
@@ -107,6 +108,7 @@ class SenderFifo:
 
     def add(self, stream: StreamReceiver) -> None:
         """Take a stream in, at the place of its view."""
+        stream.sender_gone = self.gone_since is not None
         self.streams.append(stream)
         self.streams.sort(key=lambda each: each.view)
 
@@ -256,7 +258,7 @@ class SenderFifo:
                     stream.delivered = frames[left[0][0]].sequence if left else frames[-1].sequence + 1
                     return
             else:
-                self._deliver_messages(group, first, flags, payloads, frames[index].sent_ns, stream, effects)
+                self._deliver_messages(group, first, flags, payloads, frames[index], stream, effects)
                 if self.is_broken:
                     stream.delivered = frames[index].sequence
                     return
@@ -268,7 +270,7 @@ class SenderFifo:
         first: int,
         flags: int,
         payloads: list[bytes] | PackedRun,
-        sent_ns: int,
+        frame: Frame,
         stream: StreamReceiver,
         effects: list[Effect],
     ) -> None:
@@ -284,14 +286,21 @@ class SenderFifo:
             if not stream.sender_gone:
                 self.is_broken = True
                 return
+            stream.give_up_at(frame.sequence)
             self._report_lost(group, first if expected is None else expected, first + len(payloads), effects)
             return
+        if expected is not None and first > expected:
+            if not stream.sender_gone:
+                self.is_broken = True
+                return
+            self._report_lost(group, expected, first, effects)
         if flags and (expected is None or first + len(payloads) > expected):
             assert isinstance(payloads, list), "messages that are pieces of others are always cut"
-            refused = self.counters.joins_refused
+            undecided = first if expected is None else max(first, expected)
             first, payloads = self._joiner.add(self.sender, group, first, flags, payloads)
-            if self.counters.joins_refused != refused:
-                self._excused.add(group)
+            # It passes over a message that it refused and whose last piece is here. That must be told now: no frame is
+            # missing, so the sender hears that all have it, and no later message may come.
+            self._report_lost(group, undecided, first, effects)
             if not payloads:
                 return
         if expected is not None and first < expected:
@@ -300,18 +309,12 @@ class SenderFifo:
             payloads, first = payloads[expected - first :], expected
             if not payloads:
                 return
-        if expected is not None and first > expected:
-            if not stream.sender_gone and group not in self._excused:
-                self.is_broken = True
-                return
-            self._excused.discard(group)
-            self._report_lost(group, expected, first, effects)
         self.expected[group] = first + len(payloads)
         if group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
-                effects.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
+                effects.append(Delivery(GroupId(group), self.sender, start, part, number, frame.sent_ns))
         else:
-            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
+            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, frame.sent_ns))
 
     def _report_lost(self, group: int, first: int, stop: int, effects: list[Effect]) -> None:
         if first < stop:

@@ -294,6 +294,10 @@ class StreamReceiver:
     def give_up_next(self) -> None:
         """Skip the gap at the head of the stream. Its sender may live and have left us: it must not be confirmed."""
         bounds = self.window.missing(1)
-        if self.given_up_at is None:
-            self.given_up_at = bounds[0]
+        self.give_up_at(bounds[0])
         self.window.skip_to(bounds[1])
+
+    def give_up_at(self, sequence: int) -> None:
+        """Note that a frame was not delivered, and never will be."""
+        if self.given_up_at is None:
+            self.given_up_at = sequence
