@@ -112,7 +112,7 @@ class QsmSettings(StreamSettings):
         200 * MILLISECOND,
         unit="ns",
         why="Several rounds of a large ring.",
-        effect="A member that misses the token for so long while something is unstable takes over as leader.",
+        effect="A member without a token for this long, while something is unstable, takes over as leader.",
     )
     watch_idle_ns: int = setting(
         3 * SECOND,
@@ -124,19 +124,19 @@ class QsmSettings(StreamSettings):
         2 * SECOND,
         unit="ns",
         why="A node may sleep for some time without being dropped (seed 004: 0.5 s in every 5).",
-        effect="A member that was passed over for so long is reported to the configuration service.",
+        effect="A member that was passed over for this long is reported to the configuration service.",
     )
     isolate_after_ns: int = setting(
         100 * MILLISECOND,
         unit="ns",
         why="Longer than a repair takes.",
-        effect="A member that alone holds up all others and stands for so long is not waited for until it is back.",
+        effect="If one member alone delays all others and makes no progress for this long, they stop waiting for it.",
     )
     drop_after_ns: int = setting(
         5 * SECOND,
         unit="ns",
         why="A member that slept for half a second has caught up by then, unless its link is full.",
-        effect="Where slow members are to be dropped, one that is behind for so long starts a new life.",
+        effect="Where slow members are to be dropped, one that is behind for this long starts a new life.",
     )
     repair_wait_ns: int = setting(
         20 * MILLISECOND,
@@ -184,7 +184,7 @@ class QsmSettings(StreamSettings):
         2 * SECOND,
         unit="ns",
         why="Longer than the loss of all frames of a sender to a region stays unnoticed.",
-        effect="A region view that was replaced is kept for at least so long.",
+        effect="A region view that was replaced is kept for at least this long.",
     )
     quiesce_ns_max: int = setting(
         15 * SECOND,

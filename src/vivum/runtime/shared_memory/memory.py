@@ -30,7 +30,7 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 COPIES_MIN = 16
 """The least number of slots for copies."""
 
-KEPT_BYTES = 64 << 20
+KEPT_FRAMES_BYTES = 64 << 20
 """Room for frames kept for members that sleep or are behind. Pages that are never used take no memory."""
 
 
@@ -38,12 +38,12 @@ def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
     """Make memory for readers with receive buffers of this size; return its descriptor and slots, or None.
 
     Copies get as much room as a receive buffer, and so do frames under way and frames not known to be stable yet; then
-    there are `KEPT_BYTES`.
+    there are `KEPT_FRAMES_BYTES`.
     """
     if not IS_AVAILABLE:
         return None
     copies = max(COPIES_MIN, buffer_bytes // _slots.SLOT_BYTES)
-    size = (KEPT_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
+    size = (KEPT_FRAMES_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
     descriptor = -1
     try:
         descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
