@@ -25,7 +25,7 @@ from vivum.bench.counting import BATCH_MESSAGES, Source, Tally
 
 PR_SET_PDEATHSIG = 1
 IDLE_S_MAX = 20.0
-"""How long a receiver that waits for the rest of what was sent waits without any message: longer than any timeout of the
+"""How long a receiver waits for the rest of what was sent without any new message: longer than any timeout of the
 protocols, on a busy machine."""
 
 

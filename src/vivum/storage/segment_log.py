@@ -60,7 +60,7 @@ SEGMENT_AGE_NS = 600 * SECOND
 
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of the newest closed segments that are fully read when a log is opened, to find damage; of older ones only the
-headers of batches. More makes opening slower: about 0.1 s for each gigabyte that is in memory, seconds on a slow disk."""
+headers of batches. More makes opening slower: 0.1 s for each gigabyte that is in memory, seconds on a slow disk."""
 
 PREPARED_MAX = 2
 """Batches that may wait to be written: one is made while the other is on its way to the disk."""

@@ -24,7 +24,7 @@ from vivum.core.machine import (
 )
 from vivum.protocols.commands import SendConfirmed
 from vivum.runtime import driver as driver_module
-from vivum.runtime.driver import LOOK_NS, ROOM_BYTES, POLLING_DELAY_NS_MAX, UNTURNED_NS, Driver, State
+from vivum.runtime.driver import LOOK_NS, POLLING_DELAY_NS_MAX, ROOM_BYTES, UNTURNED_NS, Driver, State
 from vivum.runtime.polling import SHORT_WAITS
 from vivum.runtime.port import Arrived
 from vivum.wire.kinds import Kind

@@ -21,7 +21,7 @@ else:
         from vivum.runtime.shared_memory import _slots
     except ImportError:
         _slots = None
-    # Without the compiled part, or with `VIVUM_PURE=1`, datagrams are used.
+    # Without the compiled part, or with `VIVUM_PURE=1`, large frames go as datagrams.
     IS_AVAILABLE = _slots is not None and COMPILED and hasattr(os, "memfd_create")
 
 F_SEAL_FUTURE_WRITE = 0x10
@@ -37,8 +37,8 @@ KEPT_FRAMES_BYTES = 64 << 20
 def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
     """Make memory for readers with receive buffers of this size; return its descriptor and slots, or None.
 
-    Copies get as much room as a receive buffer, and so do frames under way and frames not known to be stable yet; then
-    there are `KEPT_FRAMES_BYTES`.
+    Copies, frames under way, and frames not known to be stable yet get as much room as a receive buffer each;
+    `KEPT_FRAMES_BYTES` come on top.
     """
     if not IS_AVAILABLE:
         return None
@@ -68,6 +68,6 @@ def open_memory(descriptors: list[int]) -> "SlotReader | None":
             if size and size % _slots.SLOT_BYTES == 0:
                 return _slots.SlotReader(mmap.mmap(descriptors[0], size, mmap.MAP_SHARED, mmap.PROT_READ))
     except OSError:
-        # No room to map it, or nothing that can be sealed.
+        # No room to map it, or a descriptor that cannot be sealed.
         pass
     return None
