@@ -419,7 +419,7 @@ class NodeHandle:
     def name_of(self, group: GroupId) -> str:
         """Return the name of the topic of a group."""
         seat = self._by_group.get(group)
-        # A topic may have got another group since the message came.
+        # The topic may have another group since the message came.
         return f"group {group}" if seat is None else seat.name
 
     @property

@@ -154,7 +154,7 @@ class DomainMachine:
         """Whether the configuration service is in this node."""
         return self._role.serving is not None
 
-    # In.
+    # Input.
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave, or learn that the network works."""
@@ -206,7 +206,7 @@ class DomainMachine:
                 case "leave":
                     self._become_left()
 
-    # What follows from what happened.
+    # Reacting to events.
 
     def _act(self) -> None:
         """Act on what the machines reported, in order, until nothing new is reported."""
@@ -334,7 +334,7 @@ class DomainMachine:
         if self.carries_service:
             self._beaconer.submit(self._now_ns, EndBeacon())
 
-    # Out.
+    # Output.
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due. All is control: it does not wait for room."""

@@ -68,7 +68,7 @@ class Node:
         *,
         identity: Callable[[], Member] | None = None,
     ) -> None:
-        """Compose protocols. `identity` returns who the node is, where a membership service decides that."""
+        """Compose protocols. `identity` returns the node's present life, where a membership service decides that."""
         self._member = member
         self._identity = identity
         self.counters = counters
@@ -88,7 +88,7 @@ class Node:
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
-        # Looked up once: these are asked for with every datagram.
+        # Look these up once: they are needed with every datagram.
         self._send_now: dict[int, Callable[[int, Command], list[Datagram]]] = {
             id(each): each.send_now for each in protocols if isinstance(each, SendsNow)
         }

@@ -181,13 +181,13 @@ class ClientSettings:
     keepalive_ns: int = setting(
         2 * SECOND,
         unit="ns",
-        why="A node that was dropped while it was cut off learns it from the answer, also when it is idle.",
-        effect="Less learns sooner and costs the service a frame from each node. Keep below silence_ns_max by far.",
+        why="A node that was dropped while it was cut off learns so from the answer, even if it is idle.",
+        effect="Less learns sooner and costs the service a frame from each node. Keep far below silence_ns_max.",
     )
     ping_ns: int = setting(
         500 * MILLISECOND,
         unit="ns",
-        why="A few within service_silence_ns, after a sign of life stayed without an answer.",
+        why="A few of them fit within service_silence_ns, after a sign of life stayed unanswered.",
         effect="Less finds sooner that the service is gone, or where it went, and costs frames.",
     )
     service_silence_ns: int = setting(

@@ -22,13 +22,13 @@ class StreamSettings:
         512,
         unit="frames",
         why="Some 60 ms at the full rate of a 100 Mb/s link, twice what it takes to hear from 200 nodes; 750 KB.",
-        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
+        effect="At the limit nothing new is sealed, and messages wait. More takes memory at sender and receivers.",
     )
     window_bytes: int = setting(
         1_572_864,
         unit="bytes",
         why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
-        effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
+        effect="At the limit nothing new is sealed, and messages wait. Several senders into one region share it.",
     )
     resend_ns_min: int = setting(
         10 * MILLISECOND,
