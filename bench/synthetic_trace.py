@@ -16,7 +16,7 @@ BLOCK = 1 + NODES
 
 
 def write_trace(directory: Path, records: int) -> int:
-    """Write so many records, or a few less; return how many."""
+    """Write this many records, or a few less; return how many."""
     count = max(1, records // BLOCK) * BLOCK
     directory.mkdir()
     schema = trace_schema()

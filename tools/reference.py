@@ -201,7 +201,7 @@ def pages() -> dict[str, str]:
 
 
 def stale(folder: Path = FOLDER) -> list[str]:
-    """Tell which pages in a folder differ from what the code says, or do not come from it."""
+    """Return the pages in a folder that differ from the generated ones, or that are not generated."""
     wanted = pages()
     faults = [
         f"docs/reference/{name} is stale; run `make reference`"

@@ -6,7 +6,7 @@
         async for event in topic:
             ...
 
-Typed channels over reliable multicast. `docs/design/runtime.md` tells how; `docs/ARCHITECTURE.md` has the map.
+Typed channels over reliable multicast. See `docs/design/runtime.md` and `docs/ARCHITECTURE.md`.
 """
 
 from importlib import import_module

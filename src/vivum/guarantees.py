@@ -1,8 +1,8 @@
 """The registry of guarantees: what a topic can promise, and what keeps the promise.
 
-One entry a name: the transport, the layers above it from the bottom up, the promises by the names of their checkers,
-and what it costs. Traces name a topic's guarantee; `vivum.testing`, the swarm and the audit take its promises from its
-entry and from nowhere else. A new guarantee is a layer, an entry here, a checker and a page.
+Each entry has the transport, the layers above it from the bottom up, the promises by the names of their checkers, and
+the cost. Traces name a topic's guarantee; `vivum.testing`, the swarm and the audit take its promises from its entry and
+from nowhere else. A new guarantee is a layer, an entry here, a checker and a page.
 """
 
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ UNREPAIRED = "unrepaired"
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What a topic promises. Compare by identity: there is one of each name."""
+    """What a topic promises. Compare by identity: there is one object for each name."""
 
     name: str
-    """As it travels to the directory of topics, and as `guarantee=` takes it."""
+    """The name in the directory of topics, and for `guarantee=`."""
 
     transport: str
     layers: tuple[type[Layer], ...]
     """The layers, from the bottom up."""
 
     promises: tuple[str, ...]
-    """Names of the checkers that must hold (`vivum.checkers`), whenever one looks."""
+    """Names of the checkers that must hold at any time (`vivum.checkers`)."""
 
     liveness: tuple[str, ...]
-    """Names of the checkers that must hold besides at the end of a run that ends quietly."""
+    """Names of the checkers that must also hold at the end of a run that ends quietly."""
 
     meaning: str
     cost: str
@@ -45,7 +45,7 @@ class Guarantee:
 
     @property
     def is_gap_free(self) -> bool:
-        """Whether no message is missing that nobody was told of: numbers show what a reader has, and copies fit in."""
+        """Whether every missing message is reported, so that sequence numbers show where back copies fit in."""
         return "fifo" in self.promises
 
     @property
@@ -84,14 +84,14 @@ KEYED = Guarantee(
     "As RELIABLE; 1 byte a message, 33 with a key, and a look at each message at the receiver.",
 )
 DEFAULT = RELIABLE
-"""What a topic promises unless it is said."""
+"""The guarantee of a topic for which none is named."""
 
 GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED)}
 """Every guarantee by name."""
 
 
 def guarantee_of(name: Guarantee | str) -> Guarantee:
-    """Return the entry of a name, or raise a `UsageError` that lists those that there are."""
+    """Return the entry of a name, or raise a `UsageError` that lists the known names."""
     if isinstance(name, Guarantee):
         return name
     found = GUARANTEES.get(name) if isinstance(name, str) else None
@@ -101,21 +101,21 @@ def guarantee_of(name: Guarantee | str) -> Guarantee:
 
 
 def bare_guarantee(transport: str) -> Guarantee:
-    """Return the entry that is nothing but a transport: what its groups promise where nobody named them."""
+    """Return the entry with this transport and no layers: the guarantee of groups that no trace record names."""
     return next(each for each in GUARANTEES.values() if each.transport == transport and not each.layers)
 
 
 def all_promises() -> tuple[str, ...]:
-    """Return what any guarantee promises."""
+    """Return every promise that some guarantee makes."""
     return tuple(dict.fromkeys(name for each in GUARANTEES for name in final_promises_of(each)))
 
 
 def promises_of(name: str) -> tuple[str, ...]:
-    """Return what a guarantee of this name promises, for judging what is not at its end yet."""
+    """Return the promises of a guarantee that can be judged at any time."""
     return guarantee_of(name).promises
 
 
 def final_promises_of(name: str) -> tuple[str, ...]:
-    """Return what a guarantee of this name promises, for judging a run that ended quietly."""
+    """Return the promises of a guarantee for judging a run that ended quietly."""
     entry = guarantee_of(name)
     return entry.promises + entry.liveness

@@ -213,6 +213,7 @@ def test_a_broken_part_is_taken_anew(commands: Commands, tmp_path: Path) -> None
     ],
 )
 def test_words_that_make_no_sense_are_one_line_and_wrong_use(words: list[str], told: str, tmp_path: Path) -> None:
+    """R2: text that is not UTF-8, and a seed with a port such as `²`, were tracebacks."""
     done = subprocess.run(
         [sys.executable, "-m", "vivum.cli", *words], capture_output=True, check=False, timeout=TIMEOUT_S, cwd=tmp_path
     )
@@ -223,12 +224,14 @@ def test_words_that_make_no_sense_are_one_line_and_wrong_use(words: list[str], t
 
 
 def test_replay_of_a_folder_without_segments_is_an_error(commands: Commands, tmp_path: Path) -> None:
+    """R2: it said "0 messages", with exit code 0."""
     code, out, err = commands.run("replay", str(tmp_path), "--json")
     assert (code, out, len(err.splitlines())) == (1, "", 1)
     assert f"{tmp_path} has no messages" in err
 
 
 def test_record_says_that_a_closed_segment_is_damaged(commands: Commands, tmp_path: Path) -> None:
+    """R2: it went on without a word."""
     with SegmentLog(tmp_path) as log:
         log.append([RecordedRun("/a", 1, 1, 0, 1, 0, 0, [b"x" * 1000])])
     (segment,) = tmp_path.glob("*.segment")

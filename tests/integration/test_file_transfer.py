@@ -66,6 +66,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def test_an_existing_file_is_not_overwritten(domain_name: str, tmp_path: Path) -> None:
+    """F11: `receive-file` overwrote existing files."""
     (tmp_path / "notes").write_bytes(b"mine")
     result, _ = asyncio.run(offered(domain_name, tmp_path, [("notes", digest_of(b"theirs"), b"theirs")]))
     assert isinstance(result, UsageError)
@@ -91,6 +92,7 @@ def test_a_file_that_is_there_already_is_done_at_once(domain_name: str, tmp_path
 
 
 def test_names_that_lead_elsewhere_are_passed_over(domain_name: str, tmp_path: Path) -> None:
+    """F11: the first offer was taken, whatever its name."""
     into = tmp_path / "into"
     (into / "sub").mkdir(parents=True)
     names = ["../out", "/etc/out", "..", ".", "", "a\0b", ".bashrc", "x" * 250, "sub/out"]
@@ -104,6 +106,7 @@ def test_names_that_lead_elsewhere_are_passed_over(domain_name: str, tmp_path: P
 
 
 def test_a_hidden_file_is_taken_if_it_is_named(domain_name: str, tmp_path: Path) -> None:
+    """F11: an offer named `.bashrc` replaced that file."""
     offers = [("other", digest_of(b"other"), b"other"), (".profile", digest_of(b"good"), b"good")]
     result, _ = asyncio.run(offered(domain_name, tmp_path, offers, name=".profile"))
     assert isinstance(result, FileReceived)
@@ -111,6 +114,7 @@ def test_a_hidden_file_is_taken_if_it_is_named(domain_name: str, tmp_path: Path)
 
 
 def test_digests_that_are_none_are_passed_over(domain_name: str, tmp_path: Path) -> None:
+    """F11: the digest became part of a path unchecked."""
     into = tmp_path / "into"
     into.mkdir()
     digests = ["/../../out", "", "ab", "G" * 64, "A" * 64, "a" * 65]
@@ -256,6 +260,7 @@ def command(domain: str, *words: str, file_bytes_max: int | None = None) -> "sub
 def test_a_receiver_that_cannot_write_says_why_and_its_sender_does_not_wait_for_it(
     domain_name: str, tmp_path: Path
 ) -> None:
+    """R1: a full disk was a traceback, and the sender hung."""
     source = tmp_path / "data.bin"
     source.write_bytes(os.urandom(3_000_000))
     folders = [tmp_path / "full", tmp_path / "roomy"]

@@ -37,6 +37,7 @@ def run(program: str, *words: str, prelude: str = PAIR) -> "subprocess.Completed
 
 
 def test_too_few_descriptors_are_told_by_a_host_error(domain_name: str) -> None:
+    """R1: with `ulimit -n 12` connecting raised a raw `OSError`."""
     program = """
         import os, resource
         from vivum.core.errors import HostError
@@ -74,7 +75,7 @@ def test_too_few_descriptors_are_told_by_a_host_error(domain_name: str) -> None:
 
 @pytest.mark.parametrize("has_ears", [True, False])
 def test_a_group_port_that_another_program_has(domain_name: str, has_ears: bool) -> None:
-    """Without multicast it is not needed; with it, connecting fails and says why."""
+    """R1: it printed a traceback. Without multicast the port is not needed; with it, connecting fails and says why."""
     port = 20_000 + domain_tag(domain_name) % 20_000
     program = """
         from vivum.core.errors import HostError
@@ -119,6 +120,7 @@ CALLS = {"x86_64": (299, 307), "aarch64": (243, 269)}
 @pytest.mark.skipif(platform.machine() not in CALLS, reason="numbers of system calls are not known")
 @pytest.mark.parametrize(("error", "shared_memory"), [(1, True), (38, False)], ids=["EPERM", "ENOSYS"])
 def test_a_system_without_calls_for_many_datagrams(domain_name: str, error: int, shared_memory: bool) -> None:
+    """R1: without `recvmmsg` there was a misleading `NoServiceError`."""
     program = f"""
         forbid(*{CALLS[platform.machine()]}, error={error})
         asyncio.run(pair(sys.argv[1], timeout_s=5, shared_memory={shared_memory}))
@@ -155,6 +157,7 @@ def in_child(work):
 
 
 def test_a_forked_child_cannot_use_a_node_of_threads_and_can_close_it(domain_name: str) -> None:
+    """R1: `close()` hung in the child."""
     program = """
         node = vivum.sync.connect(sys.argv[1])
         topic = node.enter("/a", bytes)
@@ -181,6 +184,7 @@ def test_a_forked_child_cannot_use_a_node_of_threads_and_can_close_it(domain_nam
 
 
 def test_a_forked_child_cannot_use_a_node_of_a_loop_and_can_close_it(domain_name: str) -> None:
+    """R1: `close()` hung in the child."""
     program = """
         async def main():
             async with vivum.connect(sys.argv[1]) as node:

@@ -438,6 +438,8 @@ def test_a_message_of_another_type_is_counted_and_passed_over(domain_name: str) 
 
 
 def test_wrong_use_is_told_in_one_sentence(domain_name: str) -> None:
+    """R2: among others, `send_many(None)` was accepted."""
+
     async def scenario() -> None:
         async with vivum.connect(domain_name) as node:
             for name, text in (

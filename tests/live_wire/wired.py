@@ -30,24 +30,24 @@ class Wire:
         self.delivered: dict[Endpoint, list[Delivery]] = {}
         self.events: dict[Endpoint, list[Event]] = {}
         self._channels: dict[Endpoint, set[Channel]] = {}
-        places = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
-        service = compose_service(DOMAIN, places[0], 1, multicast=True)
+        endpoints = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
+        service = compose_service(DOMAIN, endpoints[0], 1, multicast=True)
         self.members: dict[Endpoint, MemberParts] = {
-            place: compose_member(
-                f"node {place.port}",
+            endpoint: compose_member(
+                f"node {endpoint.port}",
                 DOMAIN,
-                place,
-                Random(place.port),
+                endpoint,
+                Random(endpoint.port),
                 settings or QsmSettings(),
                 Limits(),
                 WayIn(embedded=False),
             )
-            for place in places[1:]
+            for endpoint in endpoints[1:]
         }
-        self._nodes: dict[Endpoint, Node] = {places[0]: service.node}
-        self._nodes |= {place: parts.node for place, parts in self.members.items()}
-        for place in places:
-            self.delivered[place], self.events[place], self._channels[place] = [], [], set()
+        self._nodes: dict[Endpoint, Node] = {endpoints[0]: service.node}
+        self._nodes |= {endpoint: parts.node for endpoint, parts in self.members.items()}
+        for endpoint in endpoints:
+            self.delivered[endpoint], self.events[endpoint], self._channels[endpoint] = [], [], set()
         service.node.submit(self.now_ns, StartBeacon())
         for parts in self.members.values():
             parts.node.submit(self.now_ns, JoinDomain())

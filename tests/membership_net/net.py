@@ -52,7 +52,7 @@ class Net:
         self.home.begin(Member(NodeId(1_000_000), Incarnation(1)), 0, 0)
         self.machine = self.home.serving
         self.service = self.machine.service
-        self.places: dict[Endpoint, ServiceRole] = {}
+        self.roles: dict[Endpoint, ServiceRole] = {}
         self.is_service_up = True
         self.seeds: list[Endpoint] = []
         self.clients: dict[Endpoint, MembershipClient] = {}
@@ -86,7 +86,7 @@ class Net:
         self.clients[endpoint] = client
         self.gates[endpoint] = gate
         if self.machine.settings.standbys:
-            self.places[endpoint] = ServiceRole(gate, client, self.machine.settings)
+            self.roles[endpoint] = ServiceRole(gate, client, self.machine.settings)
         self.changes[client] = []
         if start:
             client.start(self.now_ns)
@@ -96,7 +96,7 @@ class Net:
     def kill(self, host: str) -> None:
         """The process on a host dies."""
         del self.clients[Endpoint(host, 1)]
-        self.places.pop(Endpoint(host, 1), None)
+        self.roles.pop(Endpoint(host, 1), None)
 
     def pause(self, host: str) -> None:
         """The process on a host stops for a while; what arrives waits in its socket."""
@@ -163,7 +163,7 @@ class Net:
         self.run_for(duration_ns)
 
     def _next_ns(self) -> int | None:
-        times = [each.next_deadline_ns() for each in (*self.clients.values(), *self.places.values())]
+        times = [each.next_deadline_ns() for each in (*self.clients.values(), *self.roles.values())]
         if self.is_service_up:
             times.append(self.home.next_deadline_ns())
         if self._packets:
@@ -183,14 +183,14 @@ class Net:
                 for frame in self.gates[destination].open(now_ns, source, data):
                     if frame.kind == Kind.CONFIGURATION:
                         self.clients[destination].on_frame(now_ns, source, frame)
-                    elif destination in self.places:
-                        self.places[destination].on_frame(now_ns, source, frame)
+                    elif destination in self.roles:
+                        self.roles[destination].on_frame(now_ns, source, frame)
             elif destination in self._paused:
                 self._paused[destination][1].append((source, data))
         if self.is_service_up:
             self.home.on_timer(now_ns)
-        for place in self.places.values():
-            place.on_timer(now_ns)
+        for role in self.roles.values():
+            role.on_timer(now_ns)
         for _, machine in self.serving():
             self._note_truth(machine.service)
         for client in self.clients.values():
@@ -205,8 +205,8 @@ class Net:
         while self.is_service_up and (frames := self.home.make_frames(ROOM_BYTES_UNLIMITED)):
             for datagram in frames:
                 self.send(SERVICE, datagram.destination, datagram.data)
-        for endpoint, place in self.places.items():
-            while endpoint in self.clients and (frames := place.make_frames(ROOM_BYTES_UNLIMITED)):
+        for endpoint, role in self.roles.items():
+            while endpoint in self.clients and (frames := role.make_frames(ROOM_BYTES_UNLIMITED)):
                 for datagram in frames:
                     self.send(endpoint, datagram.destination, datagram.data)
 
@@ -217,7 +217,7 @@ class Net:
     def serving(self) -> list[tuple[Endpoint, ServiceMachine]]:
         """List those who serve, the lowest term first."""
         found = [(SERVICE, self.machine)] if self.is_service_up and self.home.serving is not None else []
-        found += [(where, place.serving) for where, place in self.places.items() if place.serving is not None]
+        found += [(where, role.serving) for where, role in self.roles.items() if role.serving is not None]
         return sorted(found, key=lambda pair: pair[1].term)
 
     def follow_service(self) -> None:

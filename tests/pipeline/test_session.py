@@ -46,6 +46,7 @@ spark.stop()
 
 
 def test_several_users_of_a_machine_do_not_meet_in_the_temporary_folder(tmp_path):
+    """F13: the folders had fixed names, and the second user had no permission for them."""
     taken = [tmp_path / "vivum-sink", tmp_path / "vivum-warehouse"]
     for each in taken:
         # Stands for a folder of another user: nobody else can make anything there.

@@ -238,7 +238,7 @@ def test_wrong_options_fail_in_load(spark, tmp_path):
         ({"startingTime": "noon"}, "startingTime='noon' is no time"),
         ({"startingTime": "1", "startingOffset": "1"}, "are both given; choose one"),
         ({"topicShards": "0"}, "topicShards='0' must be a number, at least 1"),
-        ({"topicShards": "1001"}, "topicShards=1001 would be so many tasks"),
+        ({"topicShards": "1001"}, "topicShards=1001 would make that many tasks"),
         ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger='0' must be a number, at least 1"),
     ],
 )

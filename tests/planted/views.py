@@ -168,7 +168,7 @@ def message_of_a_view_that_nobody_installed() -> Planted:
 
 
 def joiner_that_lacks_what_its_view_was_sent_before_it_came() -> Planted:
-    """2 is a member of view 5. The other knows it first, sends in it, and confirms; 2 has only what follows."""
+    """B11: 2 is a member of view 5. The other knows it first, sends in it, and confirms; 2 has only what follows."""
     history = started("1.1")
     history.start("2.1")
     history.view("1.1", 5, "1.1", "2.1")

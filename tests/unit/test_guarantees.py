@@ -17,6 +17,7 @@ def test_a_guarantee_is_found_by_its_name_and_by_itself() -> None:
 
 @pytest.mark.parametrize("name", ["x", "", "RELIABLE", None, 3])
 def test_an_unknown_guarantee_is_the_callers_fault_and_the_error_lists_what_there_is(name: object) -> None:
+    """R2: it was a traceback."""
     with pytest.raises(UsageError, match="is no guarantee; there are 'best_effort', 'reliable', 'keyed'"):
         guarantee_of(name)  # type: ignore[arg-type]
 

@@ -44,7 +44,7 @@ def _definitions(body: list[ast.stmt]) -> Iterator[Definition]:
 
 
 def _is_command(node: Definition) -> bool:
-    """Tell whether this is a command of the command line: nobody imports it by its name."""
+    """Return whether this is a command of the command line, which nobody imports by its name."""
     return any(ast.unparse(each).startswith("app.command") for each in node.decorator_list)
 
 

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 TREES_MAX = 1024
-"""So many files stay parsed: several rules read the same ones."""
+"""Files that stay parsed, since several rules read the same ones."""
 
 _NOT_OURS = {"build", "dist", "node_modules", "out", "__pycache__"}
 
@@ -30,7 +30,7 @@ class Module:
 
     @property
     def is_package(self) -> bool:
-        """Tell whether this is an `__init__.py`."""
+        """Return whether this is an `__init__.py`."""
         return self.path.name == "__init__.py"
 
     @property

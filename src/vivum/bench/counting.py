@@ -19,7 +19,7 @@ CYCLE_BYTES = 1 << 20
 CYCLE_MESSAGES_MIN = 256
 CYCLE_MESSAGES_MAX = 16_384
 BATCH_MESSAGES = 512
-"""The longest batch that is looked at at once; those who get single messages gather so many."""
+"""The longest batch that is checked at once; systems that get single messages gather this many."""
 
 FULL_EVERY = 16
 
@@ -118,7 +118,7 @@ class Tally:
         self._next[group] = expected
 
     def lost(self, sent: int) -> int:
-        """Return how many of so many sent messages did not come."""
+        """Return how many of the sent messages did not arrive."""
         return max(0, sent - (self.received - self.duplicated))
 
 

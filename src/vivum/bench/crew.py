@@ -22,7 +22,7 @@ from vivum.bench.counting import resident_kb
 from vivum.core.errors import HostError
 
 ANSWER_S_MAX = 60.0
-"""A worker that does not answer for so long is stuck."""
+"""A worker that does not answer for this long is stuck."""
 
 SAMPLE_S = 0.2
 """Distance between two looks at the memory of the workers."""
@@ -180,7 +180,7 @@ class Crew:
         raise HostError(f"{command[0]} did not take connections on port {port} within {timeout_s:g} s")
 
     def hear_any(self, timeout_s: float) -> list[tuple[Worker, dict[str, Any]]]:
-        """Wait until some worker says something, or so long; return all that was said, and by whom."""
+        """Wait until a worker sends something, or until the timeout; return all messages with their workers."""
         by_stream = {
             worker.process.stdout: worker
             for worker in self.workers

@@ -2,7 +2,7 @@
 
 The same ping-pong over Vivum, over a bare UDP socket and over a pyzmq PAIR. One message is under way at a time; the
 first ones warm up and do not count. All pairs of processes are there from the beginning and take turns, a slice of the
-rounds each, so that the state of the machine is the same for all. Who waits for its turn sleeps.
+rounds each, so that the state of the machine is the same for all. A pair that waits for its turn sleeps.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ WARM_ROUNDS = 200
 """At the beginning of each slice: caches are warm, and who polls after some rounds does so."""
 
 SLICES = 10
-"""The rounds of every pair are done in so many parts."""
+"""The number of parts in which the rounds of every pair are run."""
 
 POLL_NS_MAX = 1_000_000
-"""The raw socket that polls sleeps after so long: while others have their turn it must not be in their way."""
+"""The polling raw socket sleeps after this long, so as not to disturb the others in their turn."""
 
 Times = dict[str, list[int]]
 """For each way to do it, how long each round took, in nanoseconds."""
@@ -131,7 +131,7 @@ def _time_rounds(control: Control, turn: Callable[[], object]) -> None:
 def echo_raw(control: Control, options: dict[str, Any]) -> None:
     """Send every datagram back. With `polls` it never sleeps while it waits: what no waking costs.
 
-    With `work_us` it computes for so long before it answers.
+    With `work_us` it computes for this long before it answers.
     """
     work_ns = 1000 * options.get("work_us", 0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:

@@ -68,7 +68,7 @@ class NetnsHost:
         self._cut_from: list[str] = []
 
     def lose(self, percent: int) -> None:
-        """Drop so many of a hundred packets that arrive, chosen at random."""
+        """Drop this percentage of arriving packets, chosen at random."""
         self._lossy = percent
         self._apply()
 
@@ -86,7 +86,7 @@ class NetnsNetwork:
     """Some hosts at one switch. Use it in a `with`: at its end all of it goes away."""
 
     def __init__(self, count: int, rate_mbit: int = 0) -> None:
-        """Describe it: so many hosts, each with a link of this rate in Mbit/s, or without a limit if 0."""
+        """Describe it: the number of hosts, and the rate of each one's link in Mbit/s, 0 for no limit."""
         if not 1 <= count <= HOSTS_MAX:
             raise HostError(f"{count} hosts do not fit the switch; 1 to {HOSTS_MAX} do")
         run = f"{PREFIX}-{os.getpid()}"

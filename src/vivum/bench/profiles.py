@@ -1,7 +1,7 @@
-"""Where the time of a benchmark goes: profiles of its processes, told by message.
+"""Profile the processes of a benchmark, with costs for each message.
 
-cProfile makes calls of Python functions look dearer than they are, and says nothing of the kernel. The counts are
-exact; for shares of time a sampling profiler (py-spy) is the better witness. `docs/PERFORMANCE.md` has both.
+cProfile makes calls of Python functions look more expensive than they are, and does not see the kernel. Its counts of
+calls are exact; for shares of time use a sampling profiler (py-spy).
 """
 
 import contextlib
@@ -18,7 +18,7 @@ LINES = 25
 
 @contextlib.contextmanager
 def profiled(wanted: bool) -> Iterator[Path | None]:
-    """Let the workers that are started meanwhile write profiles to a folder, which goes away afterwards."""
+    """Let the workers started meanwhile write profiles to a folder, which is deleted afterwards."""
     if not wanted:
         yield None
         return
@@ -31,7 +31,7 @@ def profiled(wanted: bool) -> Iterator[Path | None]:
 
 
 def profile_table(folder: Path, worker: str, messages: float) -> Table:
-    """Draw the functions in which a worker spent most time, with their cost for each message."""
+    """Make the table of the functions in which a worker spent most time, with their cost for each message."""
     table = Table(box=None, pad_edge=False, title=f"{worker}: own time of functions", title_justify="left")
     for title in ("ns a message", "calls a message", "share", "function"):
         table.add_column(title, justify="left" if title == "function" else "right")

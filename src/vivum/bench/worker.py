@@ -25,8 +25,8 @@ from vivum.bench.counting import BATCH_MESSAGES, Source, Tally
 
 PR_SET_PDEATHSIG = 1
 IDLE_S_MAX = 20.0
-"""A receiver that waits for the rest of what was sent gives up after so long without any news: longer than any patience
-of the protocols, on a machine that has much else to do."""
+"""How long a receiver waits for the rest of what was sent without any new message: longer than any timeout of the
+protocols, on a busy machine."""
 
 
 class Control:

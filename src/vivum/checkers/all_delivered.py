@@ -127,7 +127,7 @@ class AllDelivered(Checker):
             stay.first_view = record.view
 
     def on_message_sent(self, record: MessageSent) -> None:
-        """Note a debt to all who have joined by now."""
+        """Note a debt to all lives that have joined by now."""
         stream = self._stream(record.group, record.node, record.incarnation)
         when = (self._joins, record.view)
         sent = stream.sent.get(when)

@@ -9,7 +9,7 @@ deliveries when its stay in m1's group began is excused in that stay. Holes are 
 `all_delivered`), nor are deliveries of what was not sent (`no_creation`).
 
 How it stays cheap. Each life numbers its own sends, whatever the group. A past is then one count for each
-life: its first so many sends. Pasts are never copied: for each send only the *needs* that are new since
+life: how many of its first sends. Pasts are never copied: for each send only the *needs* that are new since
 the life's last send are kept, and each receiver merges each need of each sender once. A delivery costs a
 few dictionary lookups, plus the new needs of the message, at most one for each sender that its sender
 heard since it last sent.

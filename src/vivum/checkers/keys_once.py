@@ -1,4 +1,4 @@
-"""Keys once: in one life, a group hands over no two messages with the same key, whoever sent them.
+"""Keys once: in one life, a group hands over no two messages with the same key, from any sender.
 
 Keys are compared by 63 bits of a digest: of a million keys two are alike by chance once in ten million runs.
 

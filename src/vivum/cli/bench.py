@@ -82,7 +82,7 @@ def throughput(
     groups: Annotated[int, typer.Option(min=1, max=65_536, help="Groups that all are in; the sender goes round.")] = 1,
     seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure, after a second to warm up.")] = 5.0,
     batch: Annotated[int, typer.Option(min=0, max=512, help="Messages handed over at once; 0: 64 KiB of them.")] = 0,
-    stop_one: Annotated[float, typer.Option(min=0.0, help="Stop one receiver by SIGSTOP for so many seconds.")] = 0.0,
+    stop_one: Annotated[float, typer.Option(min=0.0, help="Stop one receiver by SIGSTOP for this many seconds.")] = 0.0,
     shared_memory: Annotated[bool, typer.Option(help="Large frames by memory that processes share.")] = True,
     profile: Annotated[bool, typer.Option(help="Tell where the time goes; makes everything slower.")] = False,
     set_: SetOption = None,

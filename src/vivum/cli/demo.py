@@ -37,7 +37,7 @@ def demo(
     check_needs()
     play = Play(seconds, symbols, rate, loss / 100, seed, keep)
     out = console(as_json)
-    # Whoever ends us politely wants the same as with Ctrl-C: nothing left behind.
+    # Treat SIGTERM like Ctrl-C: leave nothing behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Telling(out, play) as telling:
         try:
@@ -60,7 +60,7 @@ def _is_good(summary: dict[str, Any]) -> bool:
 
 
 class _Telling:
-    """Tells what happens: lines for what is to be read, and one line that always shows how far it is."""
+    """Prints the demo's progress: lines to read, and a status line at the end."""
 
     def __init__(self, out: Console, play: Play) -> None:
         self._out = out

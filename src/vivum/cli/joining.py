@@ -19,7 +19,7 @@ TraceOption = Annotated[
     Path | None, typer.Option(help="Write what this node sends and delivers into this folder, for `vivum audit`.")
 ]
 LossOption = Annotated[
-    float, typer.Option(min=0.0, max=50.0, help="Lose so many percent of what arrives, on purpose: to rehearse.")
+    float, typer.Option(min=0.0, max=50.0, help="Drop this percentage of what arrives, to rehearse a bad network.")
 ]
 
 DEFAULT_DOMAIN = "default"

@@ -26,7 +26,7 @@ def pub(
     messages: Annotated[
         list[str] | None, typer.Argument(help="Messages; without any, the lines of standard input.", show_default=False)
     ] = None,
-    wait: Annotated[int, typer.Option(min=0, help="Wait for so many other members before sending.")] = 0,
+    wait: Annotated[int, typer.Option(min=0, help="Wait for this many other members before sending.")] = 0,
     best_effort: Annotated[bool, typer.Option("--best-effort", help="Send each message once, never again.")] = False,
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,

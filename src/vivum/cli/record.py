@@ -37,11 +37,11 @@ def record(
         str, typer.Option(help="none, interval (every 200 ms) or always: what the death of the machine can lose.")
     ] = "interval",
     keep_mb: Annotated[
-        int | None, typer.Option(min=1, help="Delete the oldest segments past so many megabytes.")
+        int | None, typer.Option(min=1, help="Delete the oldest segments above this many megabytes.")
     ] = None,
     keep_age: Annotated[str | None, typer.Option(help="Delete segments older than this, as in '600s'.")] = None,
-    count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
-    seconds: Annotated[float, typer.Option(min=0.0, help="End after so many seconds; 0: at Ctrl-C.")] = 0.0,
+    count: Annotated[int, typer.Option(min=0, help="End after this many messages; 0: at Ctrl-C.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0.0, help="End after this many seconds; 0: at Ctrl-C.")] = 0.0,
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     seeds: joining.SeedsOption = None,

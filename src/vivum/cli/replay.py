@@ -26,7 +26,7 @@ def replay_log(
     log: Annotated[Path, typer.Argument(help="The folder that `vivum record` wrote.")],
     topics: Annotated[str, typer.Option(help="Which topics: patterns, separated by commas.")] = EVERY_TOPIC,
     speed: Annotated[str, typer.Option(help="1: as it was; 10: ten times faster; max: without pauses.")] = "1",
-    wait: Annotated[int, typer.Option(min=0, help="Wait for so many other members of each topic first.")] = 0,
+    wait: Annotated[int, typer.Option(min=0, help="Wait for this many other members of each topic first.")] = 0,
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     seeds: joining.SeedsOption = None,

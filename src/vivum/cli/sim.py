@@ -220,7 +220,7 @@ def show(
     node: Annotated[list[int] | None, typer.Option(help="Only these nodes; may be given several times.")] = None,
     group: Annotated[list[int] | None, typer.Option(help="Only these groups; likewise.")] = None,
     frames: Annotated[bool, typer.Option("--frames", help="Show every datagram as well.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many lines.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many lines.")] = 200,
 ) -> None:
     """Run one scenario and print what happened as a readable timeline (times in microseconds)."""
     wanted = _Filter(node or [], group or [], frames, limit)

@@ -22,7 +22,7 @@ from vivum.live.replay.catching_up import ReplayStart
 from vivum.runtime.loop_thread import run_on_loop
 
 END_S = 1.0
-"""How long Ctrl-C waits for who reads the output."""
+"""How long Ctrl-C waits for the reader of the output."""
 
 app = command_group("Print the messages of topics.")
 
@@ -30,7 +30,7 @@ app = command_group("Print the messages of topics.")
 @app.command()
 def sub(
     topic: Annotated[str, typer.Argument(help="Name of a topic, or a pattern: /swx/* or /swx/**.")],
-    count: Annotated[int, typer.Option(min=0, help="End after so many messages; 0: at Ctrl-C.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="End after this many messages; 0: at Ctrl-C.")] = 0,
     names: Annotated[
         bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
     ] = False,

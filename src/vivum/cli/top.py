@@ -28,7 +28,7 @@ def top(
     seeds: joining.SeedsOption = None,
     unicast: joining.UnicastOption = False,
     interval: Annotated[float, typer.Option(min=0.2, help="Seconds between two pictures.")] = 1.0,
-    count: Annotated[int, typer.Option(min=0, help="End after so many pictures; 0: at Ctrl-C.")] = 0,
+    count: Annotated[int, typer.Option(min=0, help="End after this many pictures; 0: at Ctrl-C.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Show messages and bytes a second of every node, and of the busiest topics. Ctrl-C ends it."""

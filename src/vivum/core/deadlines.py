@@ -31,7 +31,7 @@ class Deadlines(Generic[K]):
         self._order += 1
         self._set[key] = (at_ns, self._order)
         heappush(self._heap, (at_ns, self._order, key))
-        # Moved deadlines leave stale entries behind; rebuild before they outnumber the live ones by far.
+        # Moved deadlines leave stale entries behind; rebuild before these far outnumber the live ones.
         if len(self._heap) > 64 + 4 * len(self._set):
             self._heap = [(at, order, each) for each, (at, order) in self._set.items()]
             heapify(self._heap)
@@ -69,7 +69,7 @@ class Deadlines(Generic[K]):
         return None
 
     def take_due(self, now_ns: int) -> Iterator[K]:
-        """Yield and remove the keys that are due, also those set meanwhile for `now_ns` or before."""
+        """Yield and remove the keys that are due, including those set meanwhile for `now_ns` or before."""
         while (at_ns := self.next_ns()) is not None and at_ns <= now_ns:
             key = heappop(self._heap)[2]
             del self._set[key]

@@ -13,7 +13,7 @@ class VivumError(Exception):
 
 
 class UsageError(VivumError):
-    """The caller asked for something impossible: a wrong argument, a wrong order, too much."""
+    """The caller asked for something impossible: a bad argument, calls in a wrong order, too much at once."""
 
 
 class LimitError(UsageError):
@@ -21,7 +21,7 @@ class LimitError(UsageError):
 
 
 class NotNowError(LimitError):
-    """A passing limit: a queue is full, or a group is not entered yet. Nothing changed; wait and try again."""
+    """Not possible at this moment: a queue is full, or a group is not entered yet. Nothing changed; try again later."""
 
 
 class PeerError(VivumError):
@@ -33,8 +33,8 @@ class HostError(VivumError):
 
 
 class DecodeError(PeerError):
-    """Bytes that are not a frame, a message or a record of ours: torn, overlong, overlapping or random."""
+    """Bytes that are no valid frame, message or record: truncated, overlong, overlapping or random."""
 
 
 class VersionError(DecodeError):
-    """A frame of a format version that this build does not speak; refused, never guessed at."""
+    """A frame of a format version that this build does not know; refused, never guessed at."""

@@ -1,13 +1,13 @@
 """Names of things that travel between nodes.
 
-All are plain integers at run time: they are dictionary keys in hot paths and columns in Parquet files. The types let
+At run time all are plain integers: they are dictionary keys in hot paths and columns in Parquet files. The types let
 the type checker catch a group that is passed where a node was meant.
 """
 
 from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", int)
-"""Short integer that membership gives to a node; unique in a domain, used again only with a new incarnation."""
+"""Small integer that membership gives to a node; unique in a domain, reused only with a new incarnation."""
 
 Incarnation = NewType("Incarnation", int)
 """Number of a life of one node id; a node that was dropped or restarted comes back with a higher one."""

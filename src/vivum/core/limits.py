@@ -1,7 +1,7 @@
 """The named limits that hold for every node, whatever its protocols.
 
-Nothing in Vivum may grow without one. A protocol has further limits in its own settings class; each says what happens
-at the limit.
+Nothing in Vivum may grow without a limit. A protocol has further limits in its own settings class; each says what
+happens when it is reached.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Limits:
     joins_open_max: int = setting(
         4096,
         unit="messages",
-        why="A sender has one message open from one frame to the next, and each large one that it sends besides.",
+        why="A sender has at most one small message open between two frames, and each large one that it is sending.",
         effect="A further first fragment is refused and counted, and its message reported as lost by the guarantee.",
     )
     join_bytes_max: int = setting(

@@ -1,7 +1,7 @@
 """The machine contract: how every protocol, and the node that composes them, is driven.
 
 A machine is a pure state machine. It owns no socket, clock, thread or source of randomness; a driver (the simulator,
-the asyncio runtime, a test) feeds it and carries out what it asks for, by five calls:
+the asyncio runtime, a test) feeds it and carries out what it asks for, through five calls:
 
     machine.on_datagrams(now_ns, arrived)          bytes arrived, with where they came from
     machine.submit(now_ns, command)                the application wants something
@@ -11,19 +11,19 @@ the asyncio runtime, a test) feeds it and carries out what it asks for, by five 
 
 Output is one list of effects in the order of their causes: a `Delivery` to hand over, an `InstallView`, a record to
 `Persist`, a `Datagram` to send, an `Event` to report. A driver carries them out in that order. Nothing is sent before
-what stands before it is on disk; a view comes where the protocol put it among the messages; an error while carrying
-one out (a socket, a callback) loses none of the others. Frames that are made at the moment of sending come last, the
-most urgent first.
+the records in front of it are on disk; a view is installed where the protocol put it among the messages; an effect
+that raises (a socket, a callback) loses no other. Frames made at the moment of sending come last, the most urgent
+first.
 
 Rules for drivers: `now_ns` never goes back; after any batch of inputs call `take_output()` until it is empty, then ask
 for the deadline again; `on_timer` may come late or early. Control frames made in `take_output()` carry the state of
-that instant (seed 004, section 6: act on fresh state). New data is pulled: no more of it is sealed than `room_bytes`,
-what the network would take now; all else always comes. While `has_data` is true, more data waits for room. With
-`NO_FRAMES` for room, only what inputs have caused comes and no frame is made: ask for the rest soon.
+that instant (seed 004, section 6: act on fresh state). New data is pulled: at most `room_bytes` of it are sealed, what
+the network would take now; all else is always returned. While `has_data` is true, more data waits for room. With
+`NO_FRAMES` for room, no frame is made and only what inputs have caused is returned: ask for the rest soon.
 
 One optional fast call: `send_now(now_ns, command)` submits messages and returns the frames that can leave at once,
 before control frames are made. `take_output()` must follow soon. A transport that persists has no fast call: its frames
-would leave before the record on which they rest, which comes with that output. A node asserts it when it is built.
+would leave before the record on which they rest, which comes with that output. A node asserts this when it is built.
 
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
@@ -75,8 +75,8 @@ class Datagram(msgspec.Struct, frozen=True, gc=False):
 class Delivery(msgspec.Struct, frozen=True, gc=False):
     """Effect: hand over a run of messages of one sender in one group; `payloads[i]` has `first_sequence + i`.
 
-    Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops. A msgspec
-    struct, as `Datagram` is, because one is made for every frame: a tenth of the time of a frozen dataclass.
+    Runs, not single messages, cross the boundary: per-message work stays out of interpreted loops. A msgspec struct,
+    like `Datagram`, because one is made for every frame: it takes a tenth of the time of a frozen dataclass.
     """
 
     group: GroupId
@@ -86,8 +86,8 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     view: ViewNumber
     sent_ns: int
     heads: Sequence[bytes] = ()
-    """Of a group with a layer that has heads: the head of each message, for recorders, which send them again. One byte,
-    then the message's key, if it has one."""
+    """Where a layer puts heads before messages: the head of each message, which recorders keep and send again. One
+    byte, then the message's key, if it has one."""
 
 
 class InstallView(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class Persist(msgspec.Struct, frozen=True):
 
 
 class Command:
-    """Base of what an application asks of a machine. Names are imperative: `JoinGroup`, `SendMessages`."""
+    """Base of what an application asks a machine to do. Names are imperative: `JoinGroup`, `SendMessages`."""
 
     __slots__ = ()
 
@@ -139,21 +139,21 @@ class ChannelClosed(Event):
 Effect = Datagram | Delivery | InstallView | Persist | Event
 
 ROOM_BYTES_UNLIMITED = 1 << 62
-"""Room of a network that takes everything, as in tests."""
+"""The room of a network that takes everything, as in tests."""
 
 NO_FRAMES = -(1 << 62)
-"""Room for a driver that wants only what inputs have caused, and no frames yet."""
+"""The room to pass for what inputs have caused alone, without any frames yet."""
 
 
 class Machine(Protocol):
-    """What a driver may call. See the module's text for the rules of both sides."""
+    """The calls that a driver may make. The module's docstring has the rules for both sides."""
 
     def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
         """Take what arrived together, in this order; each is one datagram, or several that the kernel joined."""
         ...
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Take a command of the application. Raises `UsageError` if it cannot be accepted; then nothing changed."""
+        """Take a command of the application. Raises `UsageError` if it is refused; then nothing has changed."""
         ...
 
     def on_timer(self, now_ns: int) -> None:
@@ -165,17 +165,17 @@ class Machine(Protocol):
         ...
 
     def take_output(self, room_bytes: int = ROOM_BYTES_UNLIMITED) -> list[Effect]:
-        """Hand over, and forget, what to do; seal at most this much new data. Empty if there is nothing.
+        """Return the effects that are due, and forget them; seal at most this much new data.
 
-        Data beyond a quantum may be held back: call again.
+        Data beyond a quantum may be held back: call again until the list is empty.
         """
         ...
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
-        """Take a command as `submit` does; return frames of it that can leave before all else, often none."""
+        """Take a command as `submit` does; return those of its frames that can leave at once, often none."""
         ...
 
     @property
     def has_data(self) -> bool:
-        """Whether new data could be sealed now if there were room: the driver comes back when there is."""
+        """Whether new data could be sealed now if there were room. The driver calls again when there is."""
         ...

@@ -2,7 +2,7 @@
 
 A `RandomSource` is a `random.Random` that can be forked by name. A fork depends on the seed and the path
 of names alone: not on how much was drawn before, on the order of forking, or on the hash seed of the process. So
-a part that draws once more leaves the draws of all others as they were, and a failing seed stays a failing seed.
+a part that draws one number more does not change what others draw, and a failing seed keeps failing.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import random
 
 
 class RandomSource(random.Random):
-    """A seeded source of randomness that is handed to machines as an argument."""
+    """A seeded source of randomness, which machines get as an argument."""
 
     path: str
 

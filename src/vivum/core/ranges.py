@@ -1,8 +1,8 @@
 """Sets of integers kept as sorted ranges: missing frames, cached frames, what was acknowledged.
 
 Ranges are half-open, `start <= n < stop`, as everywhere in Python. A set of k ranges is one flat sorted list of 2k
-bounds `[start0, stop0, start1, stop1, ...]`, strictly increasing, so touching ranges are always merged and two equal
-sets have equal lists. A number is inside exactly when an odd number of bounds is at or below it: one `bisect`
+bounds `[start0, stop0, start1, stop1, ...]`, strictly increasing, so touching ranges are always merged and equal
+sets have equal lists. A number is in the set exactly when an odd number of bounds is at or below it: one `bisect`
 answers membership, and an update is one slice assignment.
 """
 
@@ -106,7 +106,7 @@ class RangeSet:
         return made
 
     def lowest(self, ranges_max: int) -> "RangeSet":
-        """Return at most this many of the lowest ranges: what fits a bounded control message."""
+        """Return at most this many of the lowest ranges, to fit a bounded control message."""
         made = RangeSet()
         made._bounds = self._bounds[: 2 * ranges_max]
         return made
@@ -157,7 +157,7 @@ class RangeSet:
             yield from range(start, stop)
 
     def count(self) -> int:
-        """Return how many numbers there are. Not `len()`, which raises for 2**64 numbers, as a peer may claim."""
+        """Return how many numbers there are. Not `len()`, which raises for 2**64 numbers; a peer may claim so many."""
         bounds = self._bounds
         return sum(bounds[1::2]) - sum(bounds[::2])
 

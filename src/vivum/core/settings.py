@@ -1,7 +1,7 @@
-"""Declaration of settings: one field each, with what the manual says of it.
+"""Declare settings, each as one field with its documentation.
 
-Settings are fields of frozen dataclasses, one class for each part that has any. `setting()` attaches
-unit, reason and effect to the field; the reference page is generated from these and a test fails when it is stale.
+Settings are fields of frozen dataclasses, one class for each part that has any. `setting()` attaches unit, reason and
+effect to the field; the reference page is generated from these, and a test fails when it is stale.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class SettingInfo:
-    """What the manual says of one setting."""
+    """What the reference page says about one setting."""
 
     unit: str
     why: str
@@ -18,7 +18,7 @@ class SettingInfo:
 
 
 def setting(default: Any, *, unit: str, why: str, effect: str) -> Any:
-    """Declare a setting: its default, its unit, why this default, and what more or less of it does.
+    """Declare a setting: its default, its unit, the reason for this default, and what a higher or lower value does.
 
     For a limit, `effect` states the policy: what happens at the limit.
     """

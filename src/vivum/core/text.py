@@ -6,7 +6,7 @@ from vivum.core.errors import UsageError
 def check_text(text: str, what: str) -> str:
     """Return the text, or raise a `UsageError` if it cannot be written as UTF-8.
 
-    Words of a command line that are not UTF-8 come as surrogates (PEP 383), which no encoder takes.
+    Arguments of a command line that are not UTF-8 arrive as surrogates (PEP 383), which no encoder takes.
     """
     try:
         text.encode()

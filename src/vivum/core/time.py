@@ -1,4 +1,4 @@
-"""Time is an integer number of nanoseconds, everywhere.
+"""Represent time as an integer number of nanoseconds, everywhere.
 
 Machines receive it as the argument `now_ns` and never ask a clock. Durations are differences of two such
 values; names that hold them end in `_ns`. Floating-point seconds appear only where a person reads or writes them.
@@ -21,7 +21,7 @@ _UNITS_NS = {
     "s": SECOND,
     "min": 60 * SECOND,
 }
-# A bound on the digits, since the number may come from a file that somebody else wrote.
+# Bound the digits: the number may come from a file that somebody else wrote.
 _DURATION = re.compile(r"\s*([0-9]{1,18})(?:\.([0-9]{1,18}))?\s*([a-zµμ]+)\s*")
 
 
@@ -31,13 +31,13 @@ def parse_duration_ns(text: str) -> int:
     if match is None or match[3] not in _UNITS_NS:
         raise UsageError(f"{text!r} is not a duration; write a number and a unit (ns, us, ms, s, min), such as '10ms'")
     whole, part, unit = match.groups(default="")
-    # Integers alone: a float would be off by nanoseconds for long durations.
+    # Compute with integers: a float would be off by nanoseconds for long durations.
     scale: int = 10 ** len(part)
     return int(whole + part) * _UNITS_NS[unit] // scale
 
 
 def format_duration(duration_ns: int) -> str:
-    """Format a duration for people, to three decimals of the largest unit of which it has at least one."""
+    """Format a duration for people, with three decimals, in the largest unit that it reaches."""
     for unit, size_ns in (("s", SECOND), ("ms", MILLISECOND), ("µs", MICROSECOND)):
         thousandths = round(duration_ns * 1000 / size_ns)
         if abs(thousandths) >= 1000:

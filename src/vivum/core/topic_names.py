@@ -1,7 +1,7 @@
 """Names of topics and patterns over them: the one grammar, for the directory, readers, recorders, Spark and commands.
 
 A name is a path: `/swx/NESN`. In a pattern `*` stands for one whole part, and `**` as the last part for one or more:
-`/swx/*` are all topics directly below `/swx`, `/swx/**` all below it, `/**` all there are.
+`/swx/*` matches all topics directly below `/swx`, `/swx/**` all topics below it at any depth, `/**` every topic.
 """
 
 import re
@@ -29,12 +29,12 @@ def check_pattern(pattern: str) -> str:
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether this is meant as a pattern."""
+    """Return whether this has a wildcard."""
     return "*" in name
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern. A pattern that is not well formed matches nothing."""
+    """Return whether a name matches a pattern. A malformed pattern matches nothing."""
     return _compiled(pattern).fullmatch(name) is not None
 
 

@@ -37,7 +37,7 @@ class Planting:
 
 
 def symbols(count: int) -> list[str]:
-    """Make up names of so many symbols, all different, the same every time."""
+    """Make up names of symbols, all different, the same in every run."""
     rng = Random(count)
     found: dict[str, None] = {}
     while len(found) < count:

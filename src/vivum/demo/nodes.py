@@ -122,7 +122,7 @@ def _run(control: Control, options: dict[str, Any], play: Callable[[_Place, dict
         control.tell(ended=last)
 
     with suppress(SystemExit):
-        # The line to the parent is cut: whoever cut it does not wait for an answer.
+        # The connection to the parent is closed: nobody waits for an answer.
         run_on_loop(run())
 
 

@@ -34,7 +34,7 @@ SAMPLE_S = 1.0
 """Distance between two looks at the memory of all processes."""
 
 STUCK_S = 180.0
-"""What is waited for comes within so long, or something is wrong; that the market is open does not count."""
+"""If something does not happen within this time, there is a fault. The time that the market is open does not count."""
 
 END_S = 15.0
 """How long processes have to end by themselves, Java's among them."""

@@ -1,4 +1,4 @@
-"""What a programmer uses: nodes, topics, events, types and guarantees. `import vivum` offers it.
+"""What a program uses: nodes, topics, events, types and guarantees. `import vivum` exports it.
 
-`connecting` joins a domain, `handle` is a node, `topic` a typed channel, `inbox` what waits for its reader.
+`connecting` joins a domain, `handle` is a node, `topic` a typed channel, `inbox` the queue of its reader.
 """

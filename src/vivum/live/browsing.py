@@ -109,7 +109,7 @@ class Browser:
         return sorted(question.found, key=lambda report: report.node)
 
     async def sending(self, endpoint: Endpoint, topic: str, timeout_s: float) -> SendingReport | None:
-        """Ask a node how many messages it has sent to a topic; None if no answer comes within this time."""
+        """Ask a node how many messages it has sent to a topic; return None if no answer comes within this time."""
         number = self._number()
         question = self._questions[number] = _Question(self._loop.create_future(), 1)
         self._host.submit(AskSending(number, endpoint, topic))
@@ -123,7 +123,7 @@ class Browser:
         return report if isinstance(report, SendingReport) else None
 
     def watch(self, pattern: str, tell: Callable[[Sequence[TopicRecord]], None]) -> int:
-        """Call `tell` with all topics that match, now and later; return a number for `unwatch`."""
+        """Call `tell` with all topics that match, and again when new ones appear; return a number for `unwatch`."""
         number = self._number()
         self._watches[number] = tell
         self._host.submit(BrowseTopics(number, pattern, watch=True))

@@ -23,16 +23,16 @@ from vivum.wire.gate import domain_tag
 LOOPBACK = "127.0.0.1"
 
 JOIN_S = 10.0
-"""How long `connect` seeks the service and waits to be admitted."""
+"""How long `connect` looks for the service and waits to be admitted."""
 
 BUFFER_BYTES_MAX = 1 << 30
-"""More than any system grants; the kernel counts in 31 bits."""
+"""More than any system grants: the kernel counts in 31 bits."""
 
-NAME_CHARACTERS_MAX = 255
+NODE_NAME_CHARACTERS_MAX = 255
 """The longest name of a node."""
 
 POLL_US = 0
-"""A node lets the event loop sleep at once: no busy loop in a process that did not ask for one."""
+"""Never poll by default: no busy loop in a process that did not ask for one."""
 
 
 class Connecting:
@@ -69,7 +69,7 @@ class Connecting:
         return current_environment().hears_multicast(options.domain, options.interface, probes=1)
 
     def _explain(self, error: NoServiceError) -> None:
-        """Raise a better error if the network was not there at the start, and is not there now."""
+        """Raise an error that says so if the network was down at the start and still is."""
         options = self._options
         if options.awaits_network and not self._hears_network():
             raise NoServiceError(
@@ -116,20 +116,20 @@ def connect(
     service is found by a beacon on a multicast channel, or by asking `seeds`, a list of "host:port" of nodes or
     services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
     `interface` and `port` are among them does. Where IP multicast does not work, `multicast=False` sends every
-    receiver its own copy; "probe" tries it out. On a network, without seeds, a node whose probe fails keeps probing and
+    receiver its own copy; "probe" tests it. On a network, without seeds, a node whose probe fails keeps probing and
     carries no service until the network works. `ttl` is how many routers multicasts pass, plus one.
     `trace` is a folder where the node writes what it sent and delivered, for `vivum audit`; it costs speed. `loss` is a
-    share of what arrives, 0 to 0.5, that is thrown away on purpose, to rehearse a bad network.
-    `poll_us` keeps the event loop awake for up to this many microseconds for the next message, where small ones come
-    within that time one after the other: it saves the waking, and takes a processor that nobody else wants while they
-    come; 200 suits requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`,
-    large frames on loopback go through memory that the processes of one user share, and not through the kernel; where
-    that cannot be, they go as all else does.
+    share of what arrives, 0 to 0.5, that is dropped on purpose, to rehearse a bad network.
+    `poll_us` keeps the event loop awake for up to this many microseconds for the next message while small messages
+    follow each other within that time. It saves waking the process, and keeps a processor busy meanwhile; 200 suits
+    requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on
+    loopback go through memory that the processes of one user share, instead of the kernel; where that is impossible,
+    they go as datagrams.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(check_text(domain, "domain"))
-    if name and len(check_text(name, "name")) > NAME_CHARACTERS_MAX:
-        raise UsageError(f"the name {name[:20]!r}… has {len(name)} characters, over {NAME_CHARACTERS_MAX}")
+    if name and len(check_text(name, "name")) > NODE_NAME_CHARACTERS_MAX:
+        raise UsageError(f"the name {name[:20]!r}… has {len(name)} characters, over {NODE_NAME_CHARACTERS_MAX}")
     packed_interface(interface)
     if not 0 <= port < 65_536 or not 1 <= ttl < 256:
         raise UsageError(f"port {port} or ttl {ttl} is out of range; ports are 0 to 65535, ttl is 1 to 255")
@@ -148,7 +148,7 @@ def connect(
     wants_multicast = environment.hears_multicast(tag, interface) if multicast == "probe" else multicast
     awaits_network = multicast == "probe" and not (wants_multicast or places or is_loopback(interface))
     if awaits_network:
-        # The network may be down for a moment; that must not decide for the life of the node.
+        # The network may be down only for a moment: do not decide against multicast for the node's whole life.
         wants_multicast = True
     meets = not wants_multicast and not places
     if meets:
@@ -175,12 +175,12 @@ def connect(
 
 
 def is_loopback(interface: str) -> bool:
-    """Return whether this is an address of the computer alone."""
+    """Return whether this is a loopback address."""
     return interface.startswith("127.")
 
 
 def meeting_port(tag: int) -> int:
-    """Return the port at which the nodes of one computer meet without multicast: below those that systems give away."""
+    """Return the port at which nodes of one computer meet without multicast: below those that systems hand out."""
     return 10_000 + tag % 20_000
 
 
@@ -192,6 +192,6 @@ def seed_endpoint(seed: str) -> Endpoint:
     try:
         return Endpoint(current_environment().resolve(host), int(port))
     except (OSError, ValueError, TypeError) as error:
-        # Also a host that is no text, or has a part that is too long, or a zero.
+        # Also for a host that is not text, has an overlong part, or contains a zero byte.
         cause = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"seed {seed!r}: no address of {host!r} is known ({cause})") from error

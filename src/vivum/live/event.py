@@ -1,4 +1,4 @@
-"""What the reader of a topic gets: single events, or batches as they came in; and views."""
+"""What the reader of a topic gets: single events or whole batches, and views."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -36,7 +36,7 @@ class TopicEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Batch(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """Consecutive messages of one sender, as they came in; for high rates (`Topic.batches`)."""
+    """Consecutive messages of one sender, as they arrived; for high rates (`Topic.batches`)."""
 
     topic: str
     payloads: Sequence[bytes]
@@ -54,7 +54,7 @@ class Batch(msgspec.Struct, Generic[T], frozen=True, gc=False):
         return len(self.payloads)
 
     def values(self) -> list[T]:
-        """Decode all messages. Raises msgspec's error if the sender sent something else than the topic's type."""
+        """Decode all messages. Raises msgspec's error if the sender sent anything but the topic's type."""
         return list(map(self.decode, self.payloads))
 
 
@@ -68,4 +68,4 @@ class TopicView(msgspec.Struct, frozen=True):
 
     joined: tuple[Member, ...]
     left: tuple[Member, ...]
-    """Members that came and went since the view before."""
+    """Members that joined and left since the view before."""

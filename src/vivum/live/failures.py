@@ -1,11 +1,11 @@
-"""Errors that an application that uses topics may see."""
+"""Errors that an application may get from topics."""
 
 from vivum.core.errors import HostError, UsageError, VivumError
 from vivum.core.ids import Member
 
 
 class TypeMismatch(UsageError):  # noqa: N818 - the name that users know it by
-    """The topic has another type or guarantee than the one that it was entered with; the message says what differs."""
+    """The topic has another type or guarantee than it was entered with; the message says what differs."""
 
 
 class NoServiceError(HostError):
@@ -13,7 +13,7 @@ class NoServiceError(HostError):
 
 
 class NoRecorderError(HostError):
-    """Nobody in the domain has back copies of the topic; the message says what was tried."""
+    """No recorder in the domain has back copies of the topic; the message says what was tried."""
 
 
 class ClosedError(UsageError):
@@ -25,9 +25,9 @@ class SendFailedError(VivumError):
 
 
 class MissedMessages(VivumError):  # noqa: N818 - reads as what happened
-    """The reader of a topic did not get messages that others got. Reading goes on behind them: read again.
+    """The reader of a topic did not get messages that others got. Read again to go on after them.
 
-    `count` is how many, or None where nobody knows. If all are of one sender and their numbers are known, `sender` and
+    `count` is how many, or None if that is unknown. If all are of one sender and their numbers are known, `sender` and
     `first` name them: `first <= n < first + count`.
     """
 

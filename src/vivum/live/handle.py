@@ -1,6 +1,6 @@
-"""A node as a program holds it: enters topics, follows views, follows the domain when its service changes.
+"""A node in the hands of a program: enters topics, installs views, and follows the domain when its service changes.
 
-Joins names, types and readers (`vivum.live`) to groups and deliveries (`MemberHost`). Design note:
+Maps names, types and readers (`vivum.live`) to groups and deliveries (`MemberHost`). Design note:
 `docs/design/runtime.md`.
 """
 
@@ -49,10 +49,10 @@ from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 T = TypeVar("T")
 
 RECEIVE_BYTES_MAX = 64 * 1024 * 1024
-"""Default limit of what may wait for the reader of a topic, in bytes."""
+"""Default limit of the bytes that may wait for the reader of a topic."""
 
 LEAVE_S = 0.5
-"""How long a node that closes waits for the service to let it go."""
+"""How long `close` waits for the service to confirm that the node has left."""
 
 
 FORKED = "is in the process that this one was forked from"
@@ -70,7 +70,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 async def _all_or_none(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of this at once. If one fails, the others are cancelled, and have ended before its error is raised."""
+    """Run all of these at once. If one fails, cancel the others, wait for their end, and raise its error."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         await asyncio.gather(*tasks)
@@ -97,11 +97,11 @@ class NodeHandle:
         self._changes = MemberChanges()
         self._life: Member | None = None
         self._service: Endpoint | None = None
-        # Changes of the service after which seats have not got their groups yet.
+        # Changes of the service whose groups the seats do not have yet.
         self._moves = 0
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Why it is closed, once it is.
+        # Why the node is closed, once it is.
         self._end = "was closed"
         self._trace = trace
         self._replay_line: ReplayLine | None = None
@@ -135,7 +135,7 @@ class NodeHandle:
         return self._host.carries_service
 
     def statistics(self) -> NodeStatistics:
-        """Return what the node did so far, and its present state."""
+        """Return what the node has done so far, and its present state."""
         host, info = self._host, self._host.service_info
         return NodeStatistics(
             self._life,
@@ -164,7 +164,7 @@ class NodeHandle:
         return await self._browser.nodes()
 
     async def loads(self, timeout_s: float = 0.5) -> list[LoadReport]:
-        """Ask all nodes of the domain what they do, and return what comes within this time, by node."""
+        """Ask all nodes of the domain for their load; return the answers that come within this time, by node."""
         return await self._browser.loads(await self.nodes(), timeout_s)
 
     # Joining.
@@ -211,12 +211,12 @@ class NodeHandle:
 
         `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises, as an entry
         (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With
-        `receive=False` the node only sends. With `own=False` its own messages are not given back to it. At most
-        `receive_bytes_max` bytes wait for the reader; past them, reading raises `MissedMessages`, or with
-        `drop_oldest=True` (the default of best effort) the oldest go and are counted. `slow` decides what happens to
-        members that cannot keep up with what this node sends. With `replay` the reader gets back copies of a recorder
-        first: "all" that it has, from an offset of its log (int) or a time on (datetime, or seconds since 1970 as a
-        float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
+        `receive=False` the node only sends. With `own=False` the reader does not get the node's own messages. At most
+        `receive_bytes_max` bytes wait for the reader; above that, reading raises `MissedMessages`, or with
+        `drop_oldest=True` (the default for best effort) the oldest are dropped and counted. `slow` decides what happens
+        to members that cannot keep up with what this node sends. With `replay` the reader first gets back copies from a
+        recorder: "all" that it has, or those from an offset of its log (int) or from a time (datetime, or seconds since
+        1970 as a float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic
@@ -234,7 +234,7 @@ class NodeHandle:
         slow: SlowMembers = SlowMembers.ISOLATE,
         replay: ReplayStart | None = None,
     ) -> list[Topic[T]]:
-        """Enter many topics of one type at once: thousands of them take little longer than one."""
+        """Enter many topics of one type at once. Thousands take little longer than one."""
         wanted = [self._checked_name(name) for name in names]
         promised = guarantee_of(guarantee)
         codec = codec_of(kind)
@@ -268,9 +268,9 @@ class NodeHandle:
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
     ) -> Subscription[T]:
-        """Receive from all topics that match a pattern (`/swx/*`, `/swx/**`), also from those that appear later.
+        """Receive from all topics that match a pattern (`/swx/*`, `/swx/**`), including those that appear later.
 
-        Topics of another type or guarantee are passed over and counted. Use it with `async with`.
+        Topics of another type or guarantee are skipped and counted. Use it with `async with`.
         """
         self.check_open()
         promised = guarantee_of(guarantee)
@@ -287,7 +287,7 @@ class NodeHandle:
             raise UsageError(f"{name!r} is a pattern; use node.subscribe(pattern, type) to receive from all that match")
         return check_name(check_text(name, "topic"))
 
-    # Seats: the one way into topics.
+    # Seats.
 
     async def take_seats(
         self,
@@ -319,16 +319,16 @@ class NodeHandle:
         return seats
 
     def give_back(self, seat: Seat, listener: Listener | None) -> None:
-        """Give a seat back; the group is left when nobody here holds its seat any more."""
+        """Give a seat back. The node leaves the group when nobody here holds the seat any more."""
         seat.holders -= 1
         if listener is not None:
             seat.unlisten(listener)
         if not seat.holders and not self._is_closed:
             self._entering.pop(seat, None)
             seat.view = None
-            # If it is so already, no new stay has begun since, and the node may be out.
+            # If it is leaving already, no new stay has begun since, and the node may be out.
             seat.is_leaving = True
-            # One that was expelled has no group any more: its number may be another topic's.
+            # An expelled seat has no group any more: its number may be another topic's.
             if self._seats.get(seat.name) is seat:
                 self._host.submit(LeaveGroup(seat.group))
                 self._forget_if_done(seat)
@@ -336,12 +336,12 @@ class NodeHandle:
     async def _find_seats(self, names: Sequence[str], schema: str, guarantee: Guarantee) -> list[Seat]:
         """Return the seats of topics, created where needed; check that type and guarantee fit."""
         self.check_open()
-        # Again, if a seat that nobody held was forgotten while others were asked for.
+        # Repeat if a seat that nobody held was forgotten while we asked for others.
         while unknown := [name for name in dict.fromkeys(names) if name not in self._seats]:
             entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
             records, service = None, self._service
             while records is None or service != self._service:
-                # Groups belong to one service: ask again if another replaced it meanwhile.
+                # Groups belong to one service: ask again if another one replaced it meanwhile.
                 service = self._service
                 records = await self._browser.enter(entries)
             for record in records:
@@ -381,7 +381,7 @@ class NodeHandle:
                 raise seat.fault
 
     async def _end_former_stays(self, seats: Sequence[Seat]) -> None:
-        """Wait until the node is out of groups that it is leaving: a new stay must not overlap the old one."""
+        """Wait until the node has left the groups that it is leaving: a new stay must not overlap the old one."""
         leaving = [seat for seat in seats if seat.is_leaving]
         if leaving:
             await self._until(lambda: not any(seat.group in self._host.client.groups for seat in leaving))
@@ -390,7 +390,7 @@ class NodeHandle:
                     seat.is_leaving, seat.has_left, seat.view = False, False, None
 
     def _note_left(self, bounds: tuple[int, ...]) -> None:
-        """Note that the node is out of these groups, and forget their seats if nobody needs them any more."""
+        """Note that the node has left these groups; forget their seats if nobody needs them any more."""
         groups = RangeSet.from_bounds(bounds)
         few = groups.count() <= len(self._by_group)
         for group in list(groups) if few else [group for group in self._by_group if group in groups]:
@@ -400,9 +400,10 @@ class NodeHandle:
                 self._forget_if_done(seat)
 
     def _forget_if_done(self, seat: Seat) -> None:
-        """Forget a seat that nobody holds, whose group was left, and of which all that was sent is settled.
+        """Forget a seat that nobody holds, if its group was left and all that it sent is settled.
 
-        A recorder enters a topic for each joiner. Seats with layers stay: they know what was handed over before.
+        Otherwise they would pile up: a recorder enters a topic for each joiner. Seats with layers stay, because layers
+        know what was handed over before.
         """
         is_done = seat.has_left and not seat.holders and seat.is_settled and not seat.layers
         if is_done and self._seats.get(seat.name) is seat:
@@ -411,19 +412,19 @@ class NodeHandle:
                 del self._by_group[seat.group]
 
     def forget(self, topic: Any) -> None:
-        """Drop a topic or a subscription that was left."""
+        """Forget a topic or a subscription that was left."""
         self._topics.pop(topic, None)
         self._subscriptions.pop(topic, None)
 
     def name_of(self, group: GroupId) -> str:
         """Return the name of the topic of a group."""
         seat = self._by_group.get(group)
-        # A topic may have got another group since the message came.
+        # The topic may have another group since the message came.
         return f"group {group}" if seat is None else seat.name
 
     @property
     def replay_line(self) -> ReplayLine:
-        """The line to recorders, opened when it is needed."""
+        """The line to recorders. It is opened when it is first needed."""
         if self._replay_line is None:
             self._replay_line = ReplayLine(self)
         return self._replay_line
@@ -520,20 +521,20 @@ class NodeHandle:
         self._progress.set()
 
     def _look_at_entering(self) -> None:
-        """Install views at seats that wait for their first one, if this node is in their groups already."""
+        """Install views at seats that wait for their first, if this node is in their groups already."""
         client = self._host.client
         groups = RangeSet((group, group + 1) for group in sorted(seat.group for seat in self._entering))
         self._install_views(client.bundles(groups.intersection(client.groups)))
 
-    # Another service took over.
+    # Following another service.
 
     def _hold_sends(self) -> None:
-        """Send nothing in a new life before its groups are known: in the old ones nobody else might be."""
+        """Hold messages of a new life until its groups are known: the old groups may have no other member."""
         for seat in self._seats.values():
             seat.is_moving = True
 
     async def _enter_anew(self) -> None:
-        """Tell another service what we know of our topics, and take the groups that it has for them."""
+        """Register our topics with another service, and take the groups that it has for them."""
         try:
             await self._enter_all_again()
         finally:
@@ -566,16 +567,16 @@ class NodeHandle:
         for record in records:
             seat = self._seats.get(record.name)
             if seat is None:
-                # The topic's type changed with a service that was followed meanwhile.
+                # Another service, followed meanwhile, has another type for the topic.
                 continue
             if not seat.holders:
-                # Left meanwhile: whoever enters again asks for the group anew.
+                # Left meanwhile. Entering again asks for the group anew.
                 del self._seats[record.name]
                 continue
             try:
                 check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
             except TypeMismatch as error:
-                # Under this service the old number is perhaps another topic's.
+                # With this service the old number may be another topic's.
                 leaves.append(LeaveGroup(seat.group))
                 self._expel(seat, error)
                 continue
@@ -583,13 +584,13 @@ class NodeHandle:
                 leaves.append(LeaveGroup(seat.group))
                 seat.move_to(GroupId(record.group))
                 moved.append(seat)
-        # All leaves first: what one topic leaves another may join.
+        # Leave all groups before joining any: one topic's old group may be another's new one.
         self._host.submit_all(leaves + [seat.join_command() for seat in moved])
 
     def _expel(self, seat: Seat, error: TypeMismatch) -> None:
-        """End a stay in a topic that has another type under another service; tell all who read, send or wait.
+        """End a stay in a topic that has another type with another service; raise in all who read, send or wait.
 
-        Whoever enters the topic again gets a new seat, with the type that it has now.
+        Entering the topic again makes a new seat, with the type that it has now.
         """
         del self._seats[seat.name]
         self._entering.pop(seat, None)
@@ -610,7 +611,7 @@ class NodeHandle:
             self._loop.call_exception_handler({"message": "a task of a vivum node failed", "exception": error})
 
     def call_safely(self, callback: Callable[[Any], None], argument: Any) -> None:
-        """Call back into the application; report what it raises, so that the node goes on."""
+        """Call back into the application. What it raises is reported, and the node goes on."""
         try:
             callback(argument)
         except Exception as error:
@@ -631,11 +632,11 @@ class NodeHandle:
 
     @staticmethod
     def closed_error(text: str) -> ClosedError:
-        """Return the error for what was closed or left."""
+        """Return the error for using what was closed or left."""
         return ClosedError(f"{text}; connect or enter again")
 
     async def close(self) -> None:
-        """Leave the domain and close the sockets. What was sent and is not stable may be lost: flush first."""
+        """Leave the domain and close the sockets. Messages that are not stable yet may be lost: flush first."""
         if self._is_closed:
             return
         self._let_go()
@@ -645,7 +646,7 @@ class NodeHandle:
             self.close_now()
 
     def close_now(self) -> None:
-        """Close the sockets without leaving; the others notice the silence."""
+        """Close the sockets without leaving. Other nodes notice the silence."""
         if self._is_forked:
             return
         if not self._is_closed:
@@ -657,7 +658,7 @@ class NodeHandle:
             self._trace.close(self._host.now_ns)
 
     def _on_failed(self, error: Exception) -> None:
-        """The node could not go on: tell all who read, send or wait."""
+        """End the node after a fault: raise in all who read, send or wait."""
         self._end = f"stopped by a fault ({type(error).__name__}: {error})"
         for seat in list(self._seats.values()):
             if seat.holders:

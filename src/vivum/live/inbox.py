@@ -1,9 +1,9 @@
 """The bounded queue of messages that wait for the reader of a topic.
 
-A slow reader must not hold up the network: its messages are already here. So the queue has one of two policies at its
-limit. `raise`: new messages are not kept, and reading raises `MissedMessages` with their number where they are missing.
-`drop oldest`: the newest are kept and the dropped ones counted (`statistics`). The size is an estimate: of a long run
-of messages three are measured.
+A slow reader must not hold up the network, so the queue has one of two policies at its limit. `raise`: new messages
+are not kept, and reading raises `MissedMessages` with their number at the place where they are missing. `drop oldest`:
+the newest are kept, and the dropped ones counted (`statistics`). The size is an estimate: only three messages of a
+long run are measured.
 
 Invariants: `size` is the sum of the sizes in the queue. At the limit no two errors follow each other.
 """
@@ -24,7 +24,7 @@ MARKER_BYTES = 512
 Item = Delivery | TopicView | MissedMessages
 
 EXACT_MESSAGES_MAX = 16
-"""Runs up to this length are measured exactly; of longer ones three messages are, since measuring all is too dear."""
+"""Runs up to this length are measured exactly; of longer ones only three messages, since measuring all is costly."""
 
 
 def estimated_bytes(delivery: Delivery) -> int:
@@ -62,7 +62,7 @@ class Inbox:
         self.bytes_max = bytes_max
         self._drops_oldest = drops_oldest
         self._items: deque[tuple[int, Item]] | tuple[()] = ()
-        # A deque has 600 bytes even when empty, so it is made on demand.
+        # Made on demand: an empty deque takes 600 bytes.
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Event | None = None
         self.closed = False
@@ -145,7 +145,7 @@ class Inbox:
         items = self._queue()
         size, last = items[-1] if items else (0, None)
         if isinstance(last, MissedMessages) and self.size + MARKER_BYTES > self.bytes_max:
-            # The reader is told here already: once is enough, with the newest reason and the number of all.
+            # An error waits here already: merge them, with the newest reason and the total count.
             count = None if last.count is None or told.count is None else last.count + told.count
             items[-1] = (size, MissedMessages(str(told), count))
         else:

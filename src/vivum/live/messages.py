@@ -1,11 +1,11 @@
-"""Values of topics: how they become bytes, and whether a type fits that of a topic.
+"""Encode and decode the values of topics, and check whether a type fits that of a topic.
 
 A type is `bytes`, or a subclass of `Message`. Its description (`vivum.wire.schema`) travels to the directory; the first
 node that enters a topic fixes it, and a later one must fit: be the same, or differ in further fields with defaults.
 
-Structs do not check their fields when they are made, so values are checked when they are encoded: receivers pass over
-what they cannot decode, and the sender would never know. Where all fields are plain, a function made for the type
-looks at the class of each (40 ns for three fields); other types are decoded once for the check.
+Structs do not check their fields when they are made, so values are checked when they are encoded: receivers skip what
+they cannot decode, and the sender would never know. Where all fields are plain, a function made for the type checks
+the class of each (40 ns for three fields); values of other types are decoded once for the check.
 """
 
 import keyword
@@ -38,7 +38,7 @@ T = TypeVar("T")
 class Message(msgspec.Struct, array_like=True, gc=False):
     """Base of the types of topics: a msgspec struct, sent as an array in msgpack.
 
-    Do not make values that hold themselves: for speed, the garbage collector does not look at messages.
+    Values must not contain themselves: for speed, the garbage collector ignores messages.
     """
 
 
@@ -56,7 +56,7 @@ def _checked(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How values of one type travel."""
+    """Encodes and decodes values of one type."""
 
     schema: str
     encode: Callable[[T], bytes]
@@ -79,7 +79,7 @@ _PLACE = re.compile(r" - at `\$\[(\d+)\].*`")
 
 
 def _encoder_of(kind: type[T], decode: Callable[[bytes], T]) -> Callable[[T], bytes]:
-    """Make the function that encodes values of a type, and refuses those that it would not decode."""
+    """Make the function that encodes values of a type and refuses those that receivers could not decode."""
     encode = msgspec.msgpack.Encoder().encode
 
     def encode_checked(value: T) -> bytes:
@@ -97,7 +97,7 @@ def _encoder_of(kind: type[T], decode: Callable[[bytes], T]) -> Callable[[T], by
     test = _plain_test(kind)
     if test is None:
         return encode_checked
-    # Compiled for the type, as dataclasses do: a loop over the fields would cost more than encoding.
+    # Generate code for the type, as dataclasses does: a loop over the fields would cost more than encoding.
     source = f"""
 def encode_plain(value):
     if type(value) is kind{test}:
@@ -114,7 +114,7 @@ def encode_plain(value):
 
 
 def _plain_test(kind: type[Any]) -> str | None:
-    """Write the test that every field has exactly the class that it should; None where classes do not say enough."""
+    """Return source that tests whether every field has exactly its class; None where the class is not enough."""
     tests = []
     for field in msgspec.structs.fields(kind):
         wanted, value = field.type, f"value.{field.name}"
@@ -130,7 +130,7 @@ def _plain_test(kind: type[Any]) -> str | None:
 
 
 def _refusal(kind: type[Any], told: str) -> str:
-    """Say which field is wrong by its name; msgspec knows its place alone."""
+    """Return the error text with the field's name; msgspec only knows its position."""
     place = _PLACE.search(told)
     if place is None:
         return f"this {kind.__name__} cannot be sent: {told}"
@@ -140,7 +140,7 @@ def _refusal(kind: type[Any], told: str) -> str:
 
 @lru_cache(maxsize=256)
 def schema_of(kind: type[Message]) -> str:
-    """Write the description of a type for the directory."""
+    """Return the description of a type for the directory."""
     text = write_schema(describe_type(kind))
     if len(text) > SCHEMA_CHARACTERS_MAX:
         raise LimitError(

@@ -1,8 +1,8 @@
-"""A file that is being received: private and unfinished beside its target, then moved there whole.
+"""A file that is being received: kept beside its target until it is complete, then moved there.
 
-Bytes lie in NAME.DIGEST.part with mode 0600 until all are there, so that a later run goes on with them. Name and digest
-come from a stranger: both are checked before they become part of a path, every path is one name inside the folder that
-was opened at the start, and symbolic links are not followed. Knows nothing of topics.
+Bytes are kept in NAME.DIGEST.part with mode 0600, so that a later run can go on with them. Name and digest come from a
+stranger: both are checked before they become part of a path, every path is one name inside the folder that was opened
+at the start, and symbolic links are not followed. Knows nothing of topics.
 """
 
 import errno
@@ -17,10 +17,10 @@ from pathlib import Path
 from vivum.core.errors import HostError, UsageError
 
 DIGEST_BYTES = 32
-"""BLAKE2b with 32 bytes, written as twice as many hexadecimal digits."""
+"""Bytes of the BLAKE2b digest, which is written as 64 hexadecimal digits."""
 
-NAME_BYTES_MAX = 255 - len(".0123456789abcdef.part")
-"""A file name of Linux has at most 255 bytes, and that of the part is longer than the target's."""
+FILE_NAME_BYTES_MAX = 255 - len(".0123456789abcdef.part")
+"""Linux allows 255 bytes for a file name, and the part's name is longer than the target's."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are done, and the total."""
@@ -30,22 +30,22 @@ _BLOCK_BYTES = 1 << 20
 
 
 def refusal_of(name: str, size: int, digest: str) -> str | None:
-    """Return what is wrong with an offered file, for people; None if it can be received."""
+    """Return what is wrong with an offered file, in words for people; None if it can be received."""
     try:
         length = len(os.fsencode(name))
     except UnicodeError:
         return "its name cannot be written here"
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return "its name is not a plain file name"
-    if length > NAME_BYTES_MAX:
-        return f"its name has {length} bytes, over {NAME_BYTES_MAX}"
+    if length > FILE_NAME_BYTES_MAX:
+        return f"its name has {length} bytes, over {FILE_NAME_BYTES_MAX}"
     if not _DIGEST.fullmatch(digest):
         return f"its checksum is not {2 * DIGEST_BYTES} hexadecimal digits"
     return None if 0 <= size < 1 << 63 else f"its size {size} is impossible"
 
 
 class PartFile:
-    """One file on its way into a folder. The name and the digest must have passed `refusal_of`."""
+    """One file that is received into a folder. Its name and digest must have passed `refusal_of`."""
 
     def __init__(self, folder: Path, name: str, size: int, digest: str, *, overwrite: bool) -> None:
         self.target = folder / name
@@ -197,7 +197,7 @@ def digest_of(handle: int, progress: Progress | None = None) -> str:
 
 
 def _umask() -> int:
-    """Return the process's umask. Read from `/proc`: `os.umask` can only be asked by changing it for all threads."""
+    """Return the process's umask, from `/proc`: calling `os.umask` would change it for all threads."""
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))

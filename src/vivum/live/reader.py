@@ -1,6 +1,6 @@
-"""Reading: turns what an inbox holds into events or batches, for a topic or for all topics of a pattern.
+"""Turn the contents of an inbox into events or batches, for one topic or for all topics of a pattern.
 
-Cancellation safe: what was not returned is returned by the next read, even in the middle of a run.
+Safe to cancel: what a cancelled read did not return, the next read returns, even in the middle of a run.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Names(Protocol):
-    """Names topics by their groups: a seat knows its own, a node all."""
+    """Returns a topic's name by its group. A seat knows only its own, a node knows all."""
 
     def name_of(self, group: GroupId) -> str:
         """Return the name of the topic of a group."""
@@ -75,7 +75,7 @@ class Reader(Generic[T]):
                 return None
 
     async def next_batches(self, batches_max: int) -> list[Batch[T]]:
-        """Wait for something, and return all runs of messages that are here, up to a number; none at the end."""
+        """Wait for messages; return all runs that are here, up to a number. Empty only at the end."""
         first = await self.next_batch()
         found = [] if first is None else [first]
         while found and len(found) < batches_max and self.inbox.has_delivery:
@@ -85,7 +85,7 @@ class Reader(Generic[T]):
         return found
 
     async def next_events(self, batches_max: int) -> list[TopicEvent[T]]:
-        """As `next_batches`, as single messages. Empty only at the end."""
+        """Return what `next_batches` would, as single messages. Empty only at the end."""
         first = await self.next_event()
         if first is None:
             return []
@@ -108,7 +108,7 @@ class Reader(Generic[T]):
         try:
             value = self._decode(delivery.payloads[index])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # A peer never raises into an application: counted, and passed over.
+            # A peer must not raise into an application: count it, and skip the message.
             self.undecodable += 1
             return None
         return TopicEvent(
@@ -121,7 +121,7 @@ class Reader(Generic[T]):
         )
 
     def take_rest(self) -> Delivery | None:
-        """Take what is left of a run whose first messages were read one by one."""
+        """Return the rest of a run whose first messages were read one by one."""
         delivery, index = self._delivery, self._index
         self._delivery = None
         if delivery is None or index == len(delivery.payloads):
@@ -148,7 +148,7 @@ class Reader(Generic[T]):
 
 
 class Items(Generic[T]):
-    """Iterates over what a method of a reader returns, up to its end."""
+    """Iterates over what a reader's method returns until it returns None."""
 
     __slots__ = ("_next",)
 

@@ -1,4 +1,4 @@
-"""Answers what other nodes ask: this node's load, and how many messages it has sent to a topic."""
+"""Answer other nodes: this node's load, and how many messages it has sent to a topic."""
 
 from typing import TYPE_CHECKING
 

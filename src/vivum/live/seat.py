@@ -1,9 +1,9 @@
-"""A node's seat in one topic: what it sent, what became of it, its view, and its listeners.
+"""A node's seat in one topic: what it sent and what became of that, its view, and its listeners.
 
-All handles of one topic on one node share its seat. It outlives the last handle, so that numbers go on.
+All handles of one topic on one node share its seat. It outlives the last handle, so that numbering goes on.
 
 Invariants: `settled <= accepted`; both count messages of one life of this node, as the protocol numbers them. What is
-settled was confirmed or reported as failed, and so is everything before it.
+settled was confirmed or reported as failed, and so was everything before it.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ from vivum.runtime.member_host import MemberHost
 from vivum.wire.codec import PackedRun
 
 NO_CHANNEL = Channel(0)
-"""Membership chooses the channels; what a join names is not used."""
+"""Membership chooses the channels; the one that a join names is not used."""
 
 TURN_S = 0.002
-"""A task that sends without ever waiting yields to others after this time."""
+"""A task that never has to wait for room yields to others after this time."""
 
 _Members = tuple[Member, ...]
 
 VIEWS_MAX = 256
-"""Views that wait for a watcher; the oldest are dropped, since the newest says all."""
+"""Views that wait for a watcher at most. The oldest are dropped: the newest is what counts."""
 
 
 class Listener(Protocol):
-    """Takes what is delivered in a topic here: an inbox, callbacks, a recorder."""
+    """Takes what this node delivers in a topic: an inbox, callbacks, a recorder."""
 
     @property
     def wants_own(self) -> bool:
@@ -46,7 +46,7 @@ class Listener(Protocol):
 
     @property
     def wants_packed(self) -> bool:
-        """Whether it takes runs uncut, as `PackedRun`s, where they come so."""
+        """Whether it takes runs uncut, as `PackedRun`s, where they arrive so."""
 
     def put(self, delivery: Delivery) -> None:
         """Take a run of messages."""
@@ -61,7 +61,7 @@ class Listener(Protocol):
 class MemberChanges:
     """Who joined and who left between two views, computed once for all topics with the same two lists of members.
 
-    Lists are compared by identity. The newest one is held, and those that it was compared with.
+    Lists are compared by identity. Holds the newest one, and those that it was compared with.
     """
 
     __slots__ = ("_after", "_found", "compared")
@@ -70,7 +70,7 @@ class MemberChanges:
         self._after: _Members | None = None
         self._found: dict[int, tuple[_Members, tuple[_Members, _Members]]] = {}
         self.compared = 0
-        """How many pairs were compared so far."""
+        """The number of pairs compared so far."""
 
     def between(self, before: _Members, after: _Members) -> tuple[_Members, _Members]:
         """Return who joined, and who left."""
@@ -88,19 +88,19 @@ class MemberChanges:
 
     @property
     def held(self) -> int:
-        """How many lists the newest one was compared with."""
+        """The number of lists that the newest one was compared with."""
         return len(self._found)
 
 
 def install_views(
     bundles: Iterable[InstallView], seats: Mapping[GroupId, "Seat"], changes: MemberChanges
 ) -> list["Seat"]:
-    """Install views at the seats of their groups that somebody holds, and return these seats."""
+    """Install views at those seats of their groups that somebody holds; return these seats."""
     installed: list[Seat] = []
     for bundle in bundles:
         number, members = bundle.number, bundle.members
         groups = RangeSet.from_bounds(bundle.groups)
-        # Ranges come from the service, and may have more groups than could be walked.
+        # Ranges come from the service, and may span too many groups to walk.
         here = groups if groups.count() <= len(seats) else [group for group in seats if group in groups]
         for group in here:
             seat = seats.get(GroupId(group))
@@ -157,11 +157,11 @@ class Seat:
         # A listener wants messages uncut: the group is joined with `packed`.
         self.packs = False
         self.holders = 0
-        # The last holder has left, but the group may still deliver: drop that, new holders must not get it.
+        # The last holder has left, but the group may still deliver. Drop that: new holders must not get it.
         self.is_leaving = False
-        # While it is leaving: whether the node is out of the group, so that nothing is delivered any more.
+        # While leaving: whether the node is out of the group, so that nothing more is delivered.
         self.has_left = False
-        # A new life under another service, whose group for the topic is not known yet: nothing can be sent.
+        # In a new life with another service, whose group for the topic is not known yet: nothing can be sent.
         self.is_moving = False
         self.accepted = 0
         self.settled = 0
@@ -177,7 +177,7 @@ class Seat:
         self.fault: Exception | None = None
         self._changed: asyncio.Event | None = None
         self._host = host
-        # The life that numbered what was accepted, and the first number.
+        # The life that numbered the accepted messages, and the first number.
         self._accepted_life: Member | None = None
         self._first = 0
         # Settled messages behind some that are not.
@@ -197,7 +197,7 @@ class Seat:
 
     @property
     def numbered(self) -> int:
-        """How many messages this life has numbered in the topic, also before this seat was made."""
+        """How many messages this life has numbered in the topic, including those before this seat was made."""
         return self.accepted if self._accepted_life is not None else self._host.next_sequence(self.group)
 
     def join_command(self) -> JoinGroup:
@@ -205,11 +205,11 @@ class Seat:
         guarantee = self.guarantee
         return JoinGroup(self.group, NO_CHANNEL, (), self.slow, self.packs, guarantee.transport, self.layers)
 
-    # Out.
+    # Sending.
 
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
-        """Send messages if that needs no waiting; return whether they were sent."""
-        # Those who wait go first.
+        """Send messages if there is room now; return whether they were sent."""
+        # Senders that wait go first.
         return not self._waiting and self._submit(payloads, measured, None)
 
     def _submit(
@@ -240,7 +240,7 @@ class Seat:
         measured: tuple[int, int] | None = None,
         heads: Sequence[bytes] | None = None,
     ) -> None:
-        """Send messages; wait while there is no room. If it is cancelled while it waits, nothing was sent."""
+        """Send messages; wait while there is no room. If cancelled while waiting, nothing was sent."""
         if self._waiting or not self._submit(payloads, measured, heads):
             if measured is not None:
                 # The caller may reuse its list while we wait, which would invalidate the measurement.
@@ -261,13 +261,13 @@ class Seat:
             host.yielded_s = host.time()
 
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
-        """Send messages with their heads before them, as recorded. The topic's guarantee must have heads."""
+        """Send recorded messages, each behind its head. The topic's guarantee must have heads."""
         (layer,) = (each for each in self.layers if each.is_headed)
         sizes = [layer.head_bytes(each) for each in payloads]
         bare = [each[size:] for each, size in zip(payloads, sizes, strict=True)]
         return self.send(bare, heads=[each[:size] for each, size in zip(payloads, sizes, strict=True)])
 
-    # What became of it.
+    # What became of messages.
 
     def on_confirmed(self, first: int, stop: int) -> None:
         """Note that these messages are confirmed."""
@@ -282,7 +282,7 @@ class Seat:
 
     def _settle(self, first: int, stop: int) -> None:
         if first > self.settled:
-            # A later message was settled first, in another region.
+            # Another region settled a later message first.
             if self._settled_beyond is None:
                 self._settled_beyond = RangeSet()
             self._settled_beyond.add_range(first, stop)
@@ -323,15 +323,15 @@ class Seat:
         await self._changed.wait()
 
     def close(self, fault: Exception) -> None:
-        """Refuse to send with this error, and raise it in tasks that wait for a confirmation: none will come."""
+        """From now on refuse to send with this error; raise it in tasks that wait for a confirmation."""
         self.fault = fault
         self.notify()
 
     def disown(self, fault: Exception) -> None:
-        """Refuse to send with this error, in a forked child: whoever waited for room waits in the parent."""
+        """In a forked child, refuse to send with this error. Tasks that waited for room wait in the parent."""
         self.fault, self._waiting, self._turn = fault, 0, None
 
-    # In.
+    # Receiving.
 
     def on_delivery(self, delivery: Delivery, is_own: bool) -> None:
         """Hand a run of messages to the listeners."""
@@ -346,7 +346,7 @@ class Seat:
                 listener.put(delivery)
 
     def _put_packed(self, delivery: Delivery, run: PackedRun) -> None:
-        """Hand an uncut run to listeners, cut once for those who want it cut. Own messages never come packed."""
+        """Hand an uncut run to listeners, cut once for those that want it cut. Own messages never come packed."""
         plain: Delivery | None = None
         for listener in self.listeners:
             if listener.wants_packed:
@@ -370,7 +370,7 @@ class Seat:
     def listen(self, listener: Listener) -> None:
         """Add a listener."""
         self.listeners += (listener,)
-        # Layers look at single messages, so these are cut in any case.
+        # Layers work on single messages, so runs are cut in any case.
         self.packs = self.packs or (listener.wants_packed and not self.layers)
 
     def unlisten(self, listener: Listener) -> None:
@@ -403,7 +403,7 @@ class Seat:
         self.notify()
 
     def move_to(self, group: GroupId) -> None:
-        """Move to the group that another service has for the topic. What is not settled is reported as failed."""
+        """Move to the group that another service has for the topic; report what is not settled as failed."""
         if self.settled < self.accepted:
             cause = "another service took over, and gave the topic another group"
             self.on_failed(SendFailed(self.group, self.settled, self.accepted, None, cause))

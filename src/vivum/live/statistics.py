@@ -8,7 +8,7 @@ from vivum.protocols.qsm.memory import MemoryHeld
 
 @dataclass(frozen=True, slots=True)
 class NodeStatistics:
-    """What a node did so far, and its present state."""
+    """What a node has done so far, and its present state."""
 
     member: Member | None
     domain: str
@@ -17,11 +17,11 @@ class NodeStatistics:
     carries_service: bool
     topics: int
     frame_bytes: int
-    """The largest datagram that it sends."""
+    """Size of the largest datagram that it sends."""
 
     window_frames: int
     receive_buffer_bytes: int
-    """What the system granted."""
+    """Size of the receive buffer that the system granted."""
 
     lost_on_purpose: int
     """Arrived datagrams that were dropped on purpose (`connect(loss=)`)."""
@@ -30,10 +30,10 @@ class NodeStatistics:
     """Large frames written into shared memory, each counted once however many nodes read it."""
 
     shared_frames_missed: int
-    """Shared frames of others that were overwritten before they were read: lost and repaired like datagrams."""
+    """Frames in other nodes' memory that were overwritten before they were read: lost, and repaired like datagrams."""
 
     counters: dict[str, int]
     """As listed in docs/reference/counters.md."""
 
     memory: MemoryHeld
-    """Messages and frames that it keeps, in bytes."""
+    """Bytes of the messages and frames that it keeps."""

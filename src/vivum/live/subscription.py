@@ -1,4 +1,4 @@
-"""Subscriptions: receive from all topics that match a pattern, also from those that appear later."""
+"""Subscriptions: receive from all topics that match a pattern, including those that appear later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -36,7 +36,7 @@ class Subscription(Generic[T]):
         self._inbox = inbox
         self._reader: Reader[T] = Reader(inbox, codec.decode, self)
         self._seats: dict[str, Seat] = {}
-        # Of the topics that were left, for what can still be read.
+        # Names of topics that were left, for messages of theirs that can still be read.
         self._left: dict[GroupId, str] = {}
         self._watch: int | None = None
         self._new: list[TopicRecord] = []
@@ -74,7 +74,7 @@ class Subscription(Generic[T]):
             await self._has_new.wait()
             self._has_new.clear()
             records, self._new = self._new, []
-            # Each once: a directory that took over lists all topics again, also those that wait here already.
+            # Each once: a directory that took over lists all topics again, including those that already wait here.
             named = {each.name: each for each in records}
             fitting = [name for name, each in named.items() if name not in self._seats and self._fits(each)]
             if not fitting:
@@ -110,7 +110,7 @@ class Subscription(Generic[T]):
                 self._has_entered.clear()
                 await self._has_entered.wait()
             elif outside is not None:
-                # The node lost its life, and enters again.
+                # The node lost its life and enters again.
                 await outside.wait_for_change()
             else:
                 return self.topics
@@ -119,7 +119,7 @@ class Subscription(Generic[T]):
         return Items(self._reader.next_event)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
-        """Iterate over runs of messages as they came in, each of one topic and one sender."""
+        """Iterate over runs of messages as they arrived, each of one topic and one sender."""
         return Items(self._reader.next_batch)
 
     def let_go(self) -> None:

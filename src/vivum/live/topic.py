@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TopicStatistics:
-    """What one node did in one topic; messages, unless it says otherwise."""
+    """What one node has done in one topic, counted in messages unless a field says otherwise."""
 
     sent: int
     stable: int
@@ -36,19 +36,19 @@ class TopicStatistics:
 
     failed: int
     delivered: int
-    """Handed over by the protocol here, own messages included."""
+    """Handed over by this node's protocol, own messages included."""
 
     queued_bytes: int
-    """Waiting for the reader, estimated."""
+    """Estimated bytes that wait for the reader."""
 
     missed: int
-    """Not given to the reader: it was too slow, or they could not be had."""
+    """Not given to the reader: it was too slow, or the messages could not be recovered."""
 
     undecodable: int
     """Not of the topic's type; skipped."""
 
     repeated: int
-    """In a `KEYED` topic: came again with the same key, from any sender; skipped."""
+    """In a `KEYED` topic: repetitions of a key, from any sender; skipped."""
 
     view: int
     members: int
@@ -68,7 +68,7 @@ class _Callback:
         self.wants_own = wants_own
 
     def on_view(self, view: TopicView) -> None:
-        """Ignore views: callbacks are for messages; `Topic.views` has the views."""
+        """Ignore views: callbacks get messages, and `Topic.views` has the views."""
 
 
 class Topic(Generic[T]):
@@ -154,9 +154,9 @@ class Topic(Generic[T]):
         return self._seat.try_send((self._codec.encode(value),))
 
     async def send_many(self, values: Sequence[T]) -> None:
-        """Send a list of messages, all or none. Use it for high rates.
+        """Send a list of messages, all or none. For high rates.
 
-        The list itself is used, so do not change it afterwards.
+        The list itself is kept, so do not change it afterwards.
         """
         if values or _is_no_list(values):
             await self._seat.send(*self._encoded(values))
@@ -166,7 +166,7 @@ class Topic(Generic[T]):
         return not (values or _is_no_list(values)) or self._seat.try_send(*self._encoded(values))
 
     def _encoded(self, values: Sequence[T]) -> tuple[Sequence[bytes], tuple[int, int] | None]:
-        """Encode values; return the messages, and their measurement if it is known."""
+        """Encode values; return the messages, and their sizes if known."""
         if self._codec.is_raw:
             try:
                 # `measure` is compiled: the cheapest check that all are `bytes`.
@@ -189,7 +189,7 @@ class Topic(Generic[T]):
 
     def _listen_by(self, listener: Listener) -> None:
         if self._catching_up is not None:
-            # It stands between the seat and the listener.
+            # Catching up stands between the seat and the listener.
             self._catching_up.sink = listener
             return
         if self.listener is not None:
@@ -216,7 +216,7 @@ class Topic(Generic[T]):
         return Items(self._reader.next_item)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
-        """Iterate over runs of messages as they came in, without work for each message."""
+        """Iterate over runs of messages as they arrived, without work for each message."""
         self._must_receive()
         return Items(self._reader.next_batch)
 
@@ -238,9 +238,9 @@ class Topic(Generic[T]):
     def on(
         self, callback: Callable[[TopicEvent[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
-        """Call back for every message, also for those that wait already; nothing is queued any more.
+        """Call back for every message, including those that wait already. From now on nothing is queued.
 
-        `missed` is called where messages are missing; without it that goes to the loop's exception handler, as does
+        `missed` is called where messages are missing; without it the loop's exception handler is called, as it is for
         what a callback raises. Callbacks run inside the event loop: they must be short.
         """
         reader = self._reader
@@ -254,7 +254,7 @@ class Topic(Generic[T]):
     def on_batch(
         self, callback: Callable[[Batch[T]], None], missed: Callable[[MissedMessages], None] | None = None
     ) -> None:
-        """Call back for every run of messages; otherwise as `on`."""
+        """Call back for every run of messages; otherwise like `on`."""
         node, reader = self._node, self._reader
         self._divert(lambda delivery: node.call_safely(callback, reader.batch_of(delivery)), missed)
 
@@ -276,7 +276,7 @@ class Topic(Generic[T]):
                     deliver(waiting)
 
     async def views(self) -> AsyncIterator[TopicView]:
-        """Iterate over the views of the topic: the present one first, then each change."""
+        """Iterate over the views of the topic: first the present one, then each new one."""
         seat = self._seat
         waiting: deque[TopicView] = deque(maxlen=VIEWS_MAX)
         if seat.view is not None:
@@ -304,7 +304,7 @@ class Topic(Generic[T]):
     # The end.
 
     def statistics(self) -> TopicStatistics:
-        """Return what this node did in the topic so far."""
+        """Return what this node has done in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
         view = seat.view
         return TopicStatistics(

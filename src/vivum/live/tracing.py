@@ -1,9 +1,9 @@
 """The trace of a live node: what it sent, delivered and installed. In Parquet files, for `vivum audit`, or simulated.
 
 Costs some microseconds for each message. A thread writes the files. At most `FILES_WAITING_MAX` of them wait for it;
-then the node waits too, since a trace with a hole is useless. A topic's name and guarantee stand before all else of
-its group: `vivum audit` takes its promises from there. For `vivum pipeline run operations` the trace also has what the
-node sent in each second.
+then the node waits too, since a trace with a hole is useless. A topic's name and guarantee come before all other
+records of its group: `vivum audit` takes its promises from there. For `vivum pipeline run operations` the trace also
+has what the node sent in each second.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from vivum.storage.errors import StorageError
 from vivum.storage.traces import TraceWriter
 
 ROWS_PER_FILE = 32_768
-"""Records held before a file is written. A crash can lose these, and those of files that wait."""
+"""Records held before a file is written. A crash can lose these, and those of waiting files."""
 
 FILES_WAITING_MAX = 4
 """Files whose records wait for the disk, some 8 MB each."""
 
 MEASURE_S = 1.0
-"""How often a node records what it sent; operations are summed up by the minute."""
+"""How often a node records what it sent. Operations are summed up by the minute."""
 
 
 class TraceFolder:
@@ -55,7 +55,7 @@ class TraceFolder:
 
     def _write_on(self) -> None:
         while (records := self._full.get()) is not None:
-            # Neither a full disk nor a fault of ours may stop the node: `close` reports what is missing.
+            # Neither a full disk nor a bug here may stop the node: `close` reports what is missing.
             try:
                 self._writer.extend(records)
             except StorageError:
@@ -64,7 +64,7 @@ class TraceFolder:
                 self._fault = StorageError(f"a trace file could not be written: {error}")
 
     def close(self) -> None:
-        """Write the rest. Raises `StorageError` if that fails or something is missing. May be called again."""
+        """Write the rest. Raises `StorageError` if that fails or records are missing. May be called again."""
         if not self._is_closed:
             self._is_closed = True
             self._full.put(self._held)
@@ -103,7 +103,7 @@ class NodeTrace:
             sink(record)
 
     def on_topic(self, name: str, group: GroupId, guarantee: Guarantee) -> None:
-        """Note that a topic has this group from now on: it is named before the node is in the group."""
+        """Note that a topic has this group from now on. It is recorded before the node joins the group."""
         self._unnamed[group] = (name, guarantee)
 
     def _name(self, joined: GroupJoined) -> None:
@@ -147,7 +147,7 @@ class NodeTrace:
         self._life = life
 
     def close(self, now_ns: int) -> None:
-        """End the trace. Raises `StorageError` if something of it is missing. May be called again."""
+        """End the trace. Raises `StorageError` if records are missing. May be called again."""
         if self._timer is not None:
             self._timer.cancel()
         self._measure()

@@ -1,11 +1,11 @@
-"""One file to many receivers over a topic: in parts, resumable, checksummed.
+"""Send one file to many receivers over a topic: in parts, resumable, checksummed.
 
-The sender offers the file; each receiver says from where it wants it; the sender sends parts from the lowest of these
-places on, once for all. At the end of a pass receivers say what they lack, and the next pass begins there. A
-receiver that cannot take the file says that too, and the sender does not wait for it.
+The sender offers the file. Each receiver answers with the offset from which it needs it, and the sender sends all
+parts from the lowest of these offsets, once for all receivers. At the end of a pass receivers say what they lack, and
+the next pass begins there. The sender does not wait for a receiver that reports that it cannot take the file.
 
-What a receiver has is in a file of its own (`part_file`), so that a later run goes on with it. Anybody may offer
-anything: a receiver ignores what it cannot take, and never replaces a file unless it was told to.
+A receiver keeps what it has in a part file (`part_file`), so that a later run can go on with it. Anybody may offer
+anything: a receiver ignores offers that it cannot take, and replaces a file only if it was told to.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ from vivum.live.part_file import PartFile, Progress, digest_of, refusal_of
 from vivum.live.topic import Topic
 
 PART_BYTES = 256 * 1024
-"""Large enough that parts cost little, small enough that several fit the queues."""
+"""Bytes of a part: large enough to cost little each, small enough that several fit the queues."""
 
 OFFER_S = 1.0
 """How often the offer is repeated while the sender waits for receivers."""
 
 ATTEMPTS_MAX = 2
-"""How often a receiver takes the whole file before it gives up on the checksum."""
+"""How often a receiver tries the whole file before it gives up on a wrong checksum."""
 
 GOODBYE_S = 5.0
 """How long a receiver that gives up tries to tell the sender."""
 
 REASON_BYTES_MAX = 500
-"""How much of a receiver's error text is sent and shown."""
+"""Length of a receiver's error text that is sent and shown."""
 
 REFUSALS_MAX = 100
-"""Refused offers that are remembered, so that each is noted once; beyond that none are noted."""
+"""Refused offers that are remembered, so that each is reported once. Beyond this, none are reported."""
 
 
 class FileMessage(Message):
-    """What sender and receivers say: `offer`, `want` (from offset), `part`, `end` (of a pass), `done`, `failed`.
+    """What sender and receivers exchange: `offer`, `want` (from offset), `part`, `end` (of a pass), `done`, `failed`.
 
     `data` is a piece of the file, or why it failed.
     """
@@ -64,7 +64,7 @@ class FileSent:
     digest: str
     receivers: int
     sent_bytes: int
-    """Including what was sent again for receivers that came later."""
+    """Including repetitions for receivers that joined later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class FileReceived:
     size: int
     digest: str
     resumed_at: int
-    """How many bytes were here from an earlier run."""
+    """Bytes that were left by an earlier run."""
 
 
 class FileSender:
@@ -139,7 +139,7 @@ class FileSender:
         elif told.what == "failed" and sender not in self._done:
             self._wants.pop(sender, None)
             reason = told.data[:REASON_BYTES_MAX].decode(errors="replace")
-            # It goes to a terminal: no control characters of a stranger.
+            # This goes to a terminal: remove a stranger's control characters.
             self._failed[sender] = "".join(each if each.isprintable() else "?" for each in reason)
         self._changed.set()
 
@@ -167,7 +167,7 @@ class FileSender:
             offset = start
             while block := file.read(PART_BYTES):
                 if not self._wants:
-                    # All who asked have failed.
+                    # All receivers that asked have failed.
                     return
                 await self._topic.send(self._say("part", offset, block))
                 offset += len(block)
@@ -198,7 +198,7 @@ class FileSender:
 async def send_file(
     node: NodeHandle, topic: str, path: Path, receivers: int, progress: Progress, digest_progress: Progress
 ) -> FileSent:
-    """Send a file to a number of receivers, which may come while it runs; return when all have it.
+    """Send a file to a number of receivers, which may join while it runs; return when all have it.
 
     Raises `HostError` if all have answered, and some of them cannot take it.
     """
@@ -270,7 +270,7 @@ class FileReceiver:
     def _is_acceptable(self, offer: FileMessage) -> bool:
         refusal = refusal_of(offer.name, offer.size, offer.digest)
         if refusal is None and self._name is not None:
-            # Not what was asked for: somebody else's.
+            # Another file than the one asked for.
             return offer.name == self._name
         if refusal is None and offer.name.startswith("."):
             refusal = "it would be a hidden file; ask for it with --name"
@@ -346,8 +346,8 @@ async def receive_file(
 ) -> FileReceived:
     """Receive the next file that is offered in a topic, into a folder; go on with what an earlier run left.
 
-    With `name`, only a file of that name. A file that exists is replaced only with `overwrite`; if it has the promised
-    checksum, there is nothing to do. `note` is called with a line of text for each offer that is passed over.
+    With `name`, take only a file of that name. An existing file is replaced only with `overwrite`; if it has the
+    promised checksum, there is nothing to do. `note` is called with a line of text for each offer that is skipped.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")

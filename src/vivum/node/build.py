@@ -1,7 +1,7 @@
 """The list of protocols that the simulator can run, by name, and how their nodes are built.
 
-`qsm` is the live node with its place given, and a configuration service on a host of its own, both made by
-`vivum.node.compose` as on sockets. `reference` is its yardstick.
+`qsm` is the live node without discovery, and a configuration service on a host of its own. `vivum.node.compose` makes
+both, as it does on sockets. `reference` is the simple protocol that QSM is compared with.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.settings import settings_of
-from vivum.node.compose import compose_placed_member, compose_service
+from vivum.node.compose import compose_member_without_discovery, compose_service
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -82,18 +82,18 @@ def _make_qsm_node(
     rng: Random,
     trace: Tracer | None,
 ) -> Node:
-    # Every start of the process is a new life to the service, whatever number it will give it.
+    # The service takes every start of the process for a new life, and numbers it itself.
     name = f"node {member.node}, start {member.incarnation}"
-    # Any node knows where the service is, if the first one is gone.
+    # If the first service is gone, any node can tell where its successor is.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     endpoint = endpoints[member.node]
-    return compose_placed_member(
+    return compose_member_without_discovery(
         name, domain_tag("sim"), endpoint, rng, settings, services, wanted=member.node, trace=trace
     )
 
 
 def _make_service_node(incarnation: Incarnation, endpoint: Endpoint, settings: ServiceSettings) -> Node:
-    # Nobody else begins a domain here: no salt, so that lives are numbered from 1.
+    # No other service begins this domain, so no salt: lives are numbered from 1.
     parts = compose_service(domain_tag("sim"), endpoint, 0, multicast=False, settings=settings, incarnation=incarnation)
     return parts.node
 

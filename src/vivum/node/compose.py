@@ -1,4 +1,4 @@
-"""Composition of a live node and of the node of a configuration service: which machines, and how they are joined.
+"""Compose a live node, or the node of a configuration service, from its machines.
 
 Pure: endpoints, time and randomness come in. The runtime opens sockets for such a node, the simulator a link.
 """
@@ -30,7 +30,7 @@ from vivum.wire.codec import FrameBuilder
 from vivum.wire.gate import Gate
 
 NO_ID = NodeId(0)
-"""No wish for an id: the service chooses."""
+"""The node asks for no particular id: the service chooses."""
 
 FIRST_LIFE = Incarnation(1)
 
@@ -57,7 +57,7 @@ class ServiceParts:
 
 
 class _Member:
-    """The machines of a node that do not depend on how it has its place in the domain."""
+    """The machines that every node has, whether it discovers its service or is given one."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class _Member:
         self.role = ServiceRole(self.gate, self.client)
         self.surveyor = Surveyor(self.gate)
 
-    def node(self, place: ProtocolMachine, service: Callable[[], Endpoint | None]) -> Node:
-        """Make the node, with the machine that gives it its place, and where its service is."""
+    def node(self, membership: ProtocolMachine, service: Callable[[], Endpoint | None]) -> Node:
+        """Make the node. `membership` takes the frames of the service; `service` returns its endpoint."""
         client, qsm, gate = self.client, self.qsm, self.gate
         machines: list[ProtocolMachine] = [
             qsm,
             self.unrepaired,
-            place,
+            membership,
             DirectoryClient(service, lambda: client.member, gate),
             DirectoryMachine(self.role.service, gate),
             self.surveyor,
@@ -111,7 +111,7 @@ def compose_member(
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
 ) -> MemberParts:
-    """Make a node that finds its service or carries it, joins the domain and takes part in topics of all guarantees.
+    """Make a node that finds or carries its service, joins the domain, and uses topics of all guarantees.
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
@@ -130,7 +130,7 @@ def compose_member(
         seeds=seeds,
         rouse=role.rouse,
     )
-    place = DomainMachine(
+    domain_machine = DomainMachine(
         Discovery(finder, beaconer, gate),
         role,
         member.qsm,
@@ -138,11 +138,13 @@ def compose_member(
         multicast=multicast,
         awaits_network=way_in.awaits_network,
     )
-    node = member.node(place, lambda: None if place.service is None else place.service.endpoint)
-    return MemberParts(node, place, member.client, member.qsm, member.surveyor, member.counters)
+    node = member.node(
+        domain_machine, lambda: None if domain_machine.service is None else domain_machine.service.endpoint
+    )
+    return MemberParts(node, domain_machine, member.client, member.qsm, member.surveyor, member.counters)
 
 
-def compose_placed_member(
+def compose_member_without_discovery(
     name: str,
     domain: int,
     endpoint: Endpoint,
@@ -153,9 +155,9 @@ def compose_placed_member(
     wanted: NodeId,
     trace: Tracer | None = None,
 ) -> Node:
-    """Make the same node with its place given: one of `services` has the service, or knows where it is.
+    """Make the same node without discovery: one of `services` has the service, or knows where it is.
 
-    It joins at once and asks for the id `wanted`; it seeks nothing and carries the service only as a standby.
+    It joins at once and asks for the id `wanted`. It carries the service only as a standby that takes over.
     """
     member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None)
     return member.node(member.role, lambda: services[0])
@@ -172,8 +174,8 @@ def compose_service(
 ) -> ServiceParts:
     """Make the node of a configuration service in a process of its own, with its directory and its beacon.
 
-    Only its first life serves: a later one has lost the state, and can but tell where the service went. `salt` keeps
-    services apart that begin without knowing of each other.
+    Only its first life serves: a later one has lost the state, and only tells clients where the service went. `salt`
+    keeps services apart that begin without knowing of each other.
     """
     counters = Counters()
     member = Member(SERVICE_NODE, incarnation)

@@ -2,11 +2,11 @@
 
 Design note: `docs/design/runtime.md`, "Discovery". Composes the finder, the beaconer and the node's role in the
 service, and directs the client of membership, which QSM drives. These report what happened; this machine decides what
-follows, and acts when the call that reported it is over: no machine is changed in the middle of something.
+follows. It acts after the reporting call has returned, so no machine changes in the middle of its own call.
 
 Knows neither sockets nor names of topics. Invariants: a service that is carried here is announced by the beaconer and
 trusted by the finder; no service begins before the network was seen to work; once the node leaves, discovery changes
-nothing any more.
+nothing.
 """
 
 from collections.abc import Sequence
@@ -41,17 +41,17 @@ FOLLOW_PATIENCE_NS = 2 * SECOND
 """How long a service of a later round may take to contact a node before the node begins a new life there."""
 
 MEETING_PATIENCE_NS = 1500 * MILLISECOND
-"""How much longer a node waits that does not have the meeting port."""
+"""How much longer a node without the meeting port waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinDomain(Command):
-    """Find the service of the domain, or carry one, and take part."""
+    """Find the domain's service or carry one, then join."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveDomain(Command):
-    """Give the place in the domain back, in at most this time. `DomainLeft` follows."""
+    """Leave the domain within this time. `DomainLeft` follows."""
 
     within_ns: int
 
@@ -68,7 +68,7 @@ class NetworkAwaited(Event):
 
 @dataclass(frozen=True, slots=True)
 class DomainLeft(Event):
-    """The node has left its domain, or its time to leave is over. It sends nothing after this output."""
+    """The node has left its domain, or ran out of time to leave. It sends nothing after this output."""
 
 
 class DomainState(Enum):
@@ -88,13 +88,13 @@ class WayIn:
     """Nodes or services to ask for the service, besides the beacon channel."""
 
     embedded: bool = True
-    """This node may carry the service. With seeds, only a node that is one of them does."""
+    """This node may carry the service. If there are seeds, only a seed does."""
 
     meets: bool = False
     """The only seed is the meeting port of this computer's nodes. Any of them may carry the service."""
 
     awaits_network: bool = False
-    """The network was not seen to work yet: begin no service until it is."""
+    """Begin no service before the network was seen to work."""
 
     def carry_after_ns(self, endpoint: Endpoint) -> int | None:
         """Return how much longer a node at this endpoint waits before it begins a service; None if it never does."""
@@ -154,7 +154,7 @@ class DomainMachine:
         """Whether the configuration service is in this node."""
         return self._role.serving is not None
 
-    # In.
+    # Input.
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Join, leave, or learn that the network works."""
@@ -206,7 +206,7 @@ class DomainMachine:
                 case "leave":
                     self._become_left()
 
-    # What follows from what happened.
+    # Reacting to events.
 
     def _act(self) -> None:
         """Act on what the machines reported, in order, until nothing new is reported."""
@@ -243,7 +243,7 @@ class DomainMachine:
             return
         self.awaits_network = self._finder.is_held_back = False
         if self.state is DomainState.INSIDE and self.service is None:
-            # Nobody could answer so far: start the patience anew.
+            # Nobody could have answered until now: restart the wait.
             self._finder.submit(self._now_ns, StartSeeking())
 
     # Following a service.
@@ -262,14 +262,14 @@ class DomainMachine:
         self._timers.cancel("follow")
         is_with = client.member is not None and client.follows(service.endpoint) and client.term == service.term
         if service.endpoint != self._endpoint and (self.carries_service or not is_with):
-            # Unless that service gave this life: then this node is its standby and keeps its copy.
+            # If that service gave this life, this node is its standby and keeps its copy.
             self._end_service()
         if is_with:
             return
         client.serve_by(now_ns, [service.endpoint])
         if client.state is ClientState.IDLE:
             client.start(now_ns)
-        # QSM must not go on with a life that has ended, not even for the next frame.
+        # QSM must not handle even one more frame in a life that has ended.
         self._qsm.on_timer(now_ns)
         self.effects += self._qsm.effects
         self._qsm.effects.clear()
@@ -308,7 +308,7 @@ class DomainMachine:
             return
         self._beaconer.submit(self._now_ns, StartBeacon())
         info = self._beaconer.info
-        assert info is not None, "a service that is here has something to tell"
+        assert info is not None, "a carried service has a status"
         self._finder.submit(self._now_ns, TrustService(info))
 
     def _end_service(self) -> None:
@@ -334,7 +334,7 @@ class DomainMachine:
         if self.carries_service:
             self._beaconer.submit(self._now_ns, EndBeacon())
 
-    # Out.
+    # Output.
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due. All is control: it does not wait for room."""

@@ -68,14 +68,14 @@ class Node:
         *,
         identity: Callable[[], Member] | None = None,
     ) -> None:
-        """Compose protocols. `identity` returns who the node is, where a membership service decides that."""
+        """Compose protocols. `identity` returns the node's present life, where a membership service decides that."""
         self._member = member
         self._identity = identity
         self.counters = counters
         self.trace = trace
         self._gate = gate
         self._protocols = tuple(protocols)
-        # Who takes frames of a kind: its protocol, and how that takes several at once if it can.
+        # For each kind of frame: its protocol, and that protocol's method for several frames at once, if any.
         self._takers: dict[int, tuple[ProtocolMachine, Callable[[int, Endpoint, list[Frame]], None] | None]] = {}
         self._by_command: dict[type[Command], ProtocolMachine] = {}
         for protocol in protocols:
@@ -88,7 +88,7 @@ class Node:
             for command in protocol.commands:
                 assert command not in self._by_command, f"two protocols want {command.__name__}"
                 self._by_command[command] = protocol
-        # Looked up once: these are asked for with every datagram.
+        # Look these up once: they are needed with every datagram.
         self._send_now: dict[int, Callable[[int, Command], list[Datagram]]] = {
             id(each): each.send_now for each in protocols if isinstance(each, SendsNow)
         }
@@ -160,7 +160,7 @@ class Node:
     def submit(self, now_ns: int, command: Command) -> None:
         """Hand messages to the stack of their group, any other command to the protocol that takes it.
 
-        So joins and leaves go to the protocol that has the node's membership, whatever the group's transport: views,
+        Joins and leaves thus go to the protocol that has the node's membership, whatever the group's transport: views,
         regions and channels are made for all groups of a node together. Other transports read them there.
         """
         self._now_ns = now_ns

@@ -10,13 +10,13 @@ WINDOW_SHARE = 2
 WINDOW_FRAMES_MIN = 16
 
 FRAME_BYTES_MIN = 1472
-"""A small receive buffer does not make frames smaller than this; a path that carries less does."""
+"""Frames are at least this large, however small the receive buffer, unless the path carries less."""
 
 LARGE_FRAME_BYTES = 9000
-"""Larger than any Ethernet frame: such frames stay inside this machine."""
+"""Larger than any Ethernet frame, so frames of this size stay within this machine."""
 
 SMALL_FRAME_COST_BYTES = 2048
-"""Upper bound of what a small datagram takes of a receive buffer: the kernel counts its whole block."""
+"""Upper bound of what a small datagram takes of a receive buffer: the kernel charges its whole block."""
 
 PACING_QUANTUM_NS = 1_000_000
 """Frames that a rate holds back leave together at this interval: a turn of the loop costs more than a frame."""
@@ -25,10 +25,10 @@ PENDING_BYTES = 4 << 20
 
 
 def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, kept_bytes: int, multicast: bool) -> QsmSettings:
-    """Return settings sized to the path and the receive buffer: what is sent at once must fit it.
+    """Return settings sized to the path and the receive buffer: a window must fit the buffer.
 
-    Where frames are large, on loopback, no link could be overrun, only the buffers of receivers: the window alone holds
-    a sender back, tokens come as often as the window needs, and caches keep at least `kept_bytes`.
+    With large frames, on loopback, no link can be overrun, only the buffers of receivers. So there is no rate limit,
+    only the window; tokens come as often as the window needs, and caches keep at least `kept_bytes`.
     """
     share = receive_buffer_bytes // WINDOW_SHARE
     frame_bytes = min(payload_bytes, max(FRAME_BYTES_MIN, share // WINDOW_FRAMES_MIN))
@@ -40,7 +40,7 @@ def fitting_settings(payload_bytes: int, receive_buffer_bytes: int, kept_bytes: 
     return replace(
         base,
         frame_bytes_max=frame_bytes,
-        # The more small frames may be unstable, the fewer tokens they need.
+        # A larger window of small frames needs fewer tokens.
         window_frames=max(base.window_frames, window, min(cache_frames, share // SMALL_FRAME_COST_BYTES)),
         window_bytes=window * frame_bytes,
         cache_frames_max=cache_frames,

@@ -49,15 +49,15 @@ class Stacks:
         self._by_group: dict[GroupId, Stack] = {}
         self._layered = RangeSet()
         # Groups with a layer that looks at views.
-        self._looking = RangeSet()
-        # Groups with layers that the application has left, and the transport not yet.
+        self._view_watchers = RangeSet()
+        # Groups with layers that the application has left but the transport has not.
         self._leaving: set[GroupId] = set()
         self.have_layers = False
-        """Whether any group has layers: else effects need not be looked at."""
+        """Whether any group has layers. If none has, effects need no inspection."""
 
         self._deadlines: Deadlines[GroupId] = Deadlines()
         # Groups whose layers may have frames to send.
-        self._speaking: dict[GroupId, None] = {}
+        self._may_send: dict[GroupId, None] = {}
 
     def get(self, group: GroupId) -> Stack | None:
         """Return the stack of a group; None if it has the default transport and no layers."""
@@ -81,7 +81,7 @@ class Stacks:
             self._layered.add(group)
             self.have_layers = True
         if any(layer.looks_at_views for layer in command.layers):
-            self._looking.add(group)
+            self._view_watchers.add(group)
 
     def leave(self, group: GroupId) -> None:
         """Forget the stack of a group: at once if it has no layers, else when the group is left."""
@@ -95,11 +95,11 @@ class Stacks:
         """Forget a stack with layers that application and transport have left."""
         self._leaving.discard(group)
         del self._by_group[group]
-        for groups in (self._layered, self._looking):
+        for groups in (self._layered, self._view_watchers):
             groups.discard_range(group, group + 1)
         self.have_layers = bool(self._layered)
         self._deadlines.cancel(group)
-        self._speaking.pop(group, None)
+        self._may_send.pop(group, None)
 
     # Up.
 
@@ -124,7 +124,7 @@ class Stacks:
 
     def _lift_view(self, now_ns: int, install: InstallView, lifted: list[Effect]) -> None:
         groups = RangeSet.from_bounds(install.groups)
-        through = groups.intersection(self._looking)
+        through = groups.intersection(self._view_watchers)
         if not through:
             lifted.append(install)
             return
@@ -153,7 +153,7 @@ class Stacks:
             self._deadlines.set(group, min(times))
         else:
             self._deadlines.cancel(group)
-        self._speaking[group] = None
+        self._may_send[group] = None
 
     # Frames and time.
 
@@ -189,10 +189,10 @@ class Stacks:
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that layers have due."""
         made: list[Datagram] = []
-        for group in list(self._speaking):
+        for group in list(self._may_send):
             layers = self._by_group[group].layers
             for layer in layers:
                 made += layer.make_frames(room_bytes)
             if not any(layer.has_data for layer in layers):
-                del self._speaking[group]
+                del self._may_send[group]
         return made

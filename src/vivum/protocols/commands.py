@@ -18,7 +18,7 @@ class SlowMembers(IntEnum):
     """What to do about members of a group that cannot keep up. Where groups share their fate, the highest counts."""
 
     ISOLATE = 0
-    """The healthy go on; who is slow is served from caches, as long as these reach back."""
+    """The healthy members go on; a slow one is served from caches as far as these reach back."""
     DROP = 1
     """As ISOLATE; but who stays behind for too long starts a new life and is brought up to date."""
     WAIT = 2
@@ -59,7 +59,7 @@ class SendMessages(Command, msgspec.Struct, frozen=True, gc=False):
     group: GroupId
     payloads: Sequence[bytes]
     measured: tuple[int, int] | None = None
-    """Bytes of all and of the largest, from `codec.measure`, if whoever sends them looked already."""
+    """Bytes of all and of the largest, from `codec.measure`, if the sender has measured already."""
 
     heads: Sequence[bytes] | None = None
     """Of a group with a layer that has heads: the head of each message; None if they have none of their own."""

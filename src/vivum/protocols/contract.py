@@ -23,7 +23,7 @@ class ProtocolMachine(Protocol):
     """The name by which guarantees call for it, if it is a transport of messages; else empty."""
 
     effects: list[Effect]
-    """What inputs have caused, in order. Whoever drives the protocol takes and clears it."""
+    """What inputs have caused, in order. The caller takes and clears it."""
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of one of `kinds`. It is well formed; whether it makes sense now is for the protocol to say."""

@@ -2,11 +2,11 @@
 
 A transport turns sends of a group into FIFO runs at its members, and installs views. A layer stands above it, or above
 another layer, and sees the deliveries, views and events of its group on their way up and the messages on their way
-down. It is driven by the calls of the machine contract, with `on_effect` besides for what comes from below. It is made
-only for groups that ask for it; the others pay nothing.
+down. It is driven by the calls of the machine contract, and by `on_effect` for what comes from below. It is made only
+for groups that need it; the others pay nothing.
 
-Whoever enters a group makes its layers and passes them with `JoinGroup`: they outlive a group's id, which changes when
-another service takes over, and a stay of this node in the group.
+The code that enters a group makes its layers and passes them with `JoinGroup`. They outlive a group's id, which changes
+when another service takes over, and a stay of this node in the group.
 """
 
 from typing import ClassVar, Protocol

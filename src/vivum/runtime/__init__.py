@@ -1,5 +1,5 @@
-"""The world of sockets: the other one that can drive a node.
+"""Drive a node over real sockets, as `sim` drives it in the simulator.
 
-`udp` knows sockets and no protocol; `driver` lets an asyncio event loop drive a node over them. The programming
-interface for applications comes on top of this.
+`udp` knows sockets and no protocol; `driver` runs a node over them on an asyncio event loop. The programming interface
+for applications (`live`) is built on top.
 """

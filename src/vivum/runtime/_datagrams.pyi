@@ -1,4 +1,4 @@
-"""Many datagrams for one call of the kernel; what `_datagrams.pyx` offers. `udp.py` goes on without it."""
+"""Receive and send many datagrams with one system call. Implemented by `_datagrams.pyx`; `udp.py` works without it."""
 
 from collections.abc import Callable
 from typing import TypeVar, final
@@ -6,7 +6,7 @@ from typing import TypeVar, final
 P = TypeVar("P")
 
 SOCKETS_LOOKED_AT: int
-"""So many sockets `look` looks at; the loop serves the others."""
+"""The number of sockets that `look` reads. The loop serves the others."""
 
 @final
 class Receiver:
@@ -22,24 +22,25 @@ class Receiver:
         own: int,
         last: int = -1,
     ) -> list[tuple[P, bytes]]:
-        """Take what a socket has, up to about so many bytes where each datagram `cost`s some besides its own.
+        """Take what a socket has, up to about `bytes_max` bytes; each datagram counts `cost` bytes besides its own.
 
-        `known` maps addresses, 32 bits of host and 16 of port, to what stands for their place; `make` makes that of an
-        address that is not known. What comes from `own`, an address or -1, is left out.
-        Where one begins with the byte `last`, at most eight are taken: it stands for more than its bytes.
+        `known` maps addresses (32 bits of host, 16 of port) to the objects returned as sources; `make` makes the object
+        of an unknown address. Datagrams from `own`, an address or -1, are dropped.
+        A datagram that begins with the byte `last` ends the reading after the system call that brought it: it stands
+        for more than its own bytes.
         """
 
     def look(
         self, fds: list[int], wait_ns: int, known: dict[int, P], make: Callable[[int], P], own: int
     ) -> list[tuple[P, bytes]]:
-        """Take one datagram of any of the first 8 sockets, in turn; look again and again for so long, without sleeping.
+        """Take one datagram from any of the first 8 sockets; keep looking for `wait_ns`, without sleeping.
 
-        It begins with the socket that had the last one, but not for ever: none is starved by another.
-        What comes from `own` is left out but at the first socket. Other threads run meanwhile.
+        Begins with the socket that had the last one, but after 16 in a row with the next, so that none starves.
+        Datagrams from `own` are dropped, except at the first socket. Other threads run meanwhile.
         """
 
 def send(fd: int, payloads: list[bytes], address: bytes) -> int:
-    """Send each as a datagram to an address as the kernel has it, at most 16; return how many it took, at least one.
+    """Send each payload as a datagram, at most 16; return how many the kernel took, at least one.
 
-    Raises what `sendto` would raise for the first.
+    `address` is a packed `sockaddr`. Raises what `sendto` would raise for the first payload.
     """

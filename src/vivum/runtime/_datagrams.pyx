@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: auto_pickle=False
-"""Many datagrams for one call of the kernel: `recvmmsg` and `sendmmsg`. `udp.py` goes on without it where it is missing.
+"""Receive and send many datagrams with one system call: `recvmmsg` and `sendmmsg`. `udp.py` works without it.
 
-Large datagrams are received where they stay: into a `bytes` object that nobody else has yet, whose length is set
-afterwards. To cut it by `realloc` would leave a hole between any two, in which the next messages are made, so that no
-block would ever be free for the next datagram.
+Large datagrams are received in place: into a `bytes` object that nobody else has yet, whose length is set afterwards.
+Shrinking it by `realloc` would leave a hole behind each, which the next messages would fill, so that no whole block
+would ever be free for the next datagram.
 """
 
 cimport cython
@@ -31,7 +31,7 @@ cdef extern from *:
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     }
 
-    /* A moment in which whoever shares this core gets on, and the queue's lock is left alone. */
+    /* Pause briefly: let the sibling hyperthread run, and leave the lock of the socket's queue alone. */
     static inline void relax(void)
     {
     #if defined(__x86_64__) || defined(__i386__)
@@ -82,11 +82,11 @@ cdef extern from "Python.h":
 cdef enum:
     BATCH = 16
     BUFFER = 65536
-    # Shorter ones are copied: a block of 64 KiB is too much for them to keep.
+    # Shorter datagrams are copied: they should not each keep a block of 64 KiB.
     LARGE = 32768
-    # Sockets that are looked at while a node polls; the loop serves the others.
+    # Sockets that a polling node reads. The loop serves the others.
     LOOKED_AT = 8
-    # So many datagrams in a row may come from one socket before the next one is looked at first.
+    # After this many datagrams in a row from one socket, `look` begins with the next.
     IN_A_ROW = 16
 
 SOCKETS_LOOKED_AT = LOOKED_AT
@@ -128,7 +128,7 @@ cdef class Receiver:
         cdef Py_ssize_t size
         cdef uint64_t address, ours = <uint64_t><long long>own
         while bytes_max > 0:
-            # All of them may be as large as they can be.
+            # Each of them may have the largest size.
             asked = min(max(bytes_max // BUFFER, 1), BATCH)
             self._prepare(asked)
             with nogil:
@@ -144,7 +144,7 @@ cdef class Receiver:
                 size = self._headers[index].msg_len
                 bytes_max -= size + cost
                 if size and <unsigned char>PyBytes_AS_STRING(<bytes>self._buffers[index])[0] == last:
-                    # This one stands for more than its bytes.
+                    # This one stands for more than its own bytes.
                     bytes_max = 0
                 address = ntohl(self._sources[index].sin_addr.s_addr)
                 address = (address << 16) | ntohs(self._sources[index].sin_port)
@@ -169,7 +169,7 @@ cdef class Receiver:
         index = self._begins_at if self._begins_at < count else 0
         self._prepare(1)
         buffer = PyBytes_AS_STRING(self._buffers[0])
-        # Another thread of Python may run meanwhile, but none uses the sockets of a node besides its loop's.
+        # Other threads may run meanwhile, but only the loop's thread uses a node's sockets.
         with nogil:
             while count:
                 length = sizeof(sockaddr_in)
@@ -177,7 +177,7 @@ cdef class Receiver:
                 if size >= 0:
                     address = ntohl(self._sources[0].sin_addr.s_addr)
                     address = (address << 16) | ntohs(self._sources[0].sin_port)
-                    # Our own multicasts come back by the sockets of channels.
+                    # Our own multicasts come back on the sockets of channels.
                     if index == 0 or address != ours:
                         break
                 elif errno != EAGAIN and errno != EINTR and errno != ECONNREFUSED:
@@ -202,13 +202,13 @@ cdef class Receiver:
         return [self._taken(0, size, address, known, make)]
 
     cdef tuple _taken(self, int index, Py_ssize_t size, uint64_t address, dict known, make):
-        """Make of a buffer and its source what the caller gets."""
+        """Return the source and the contents of a buffer."""
         cdef bytes data = <bytes>self._buffers[index]
         cdef object place
         if size < LARGE:
             data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
         else:
-            # Ours alone until here: its length may be set, with the zero that ends every `bytes` object.
+            # Nobody else has it yet: its length may be set, with the zero byte that ends every `bytes` object.
             self._buffers[index] = None
             PyBytes_AS_STRING(data)[size] = 0
             Py_SET_SIZE(data, size)
@@ -227,7 +227,7 @@ def send(int fd, list payloads, bytes address):
     cdef int sent
     if count > BATCH:
         count = BATCH
-    # Another thread may change the list meanwhile, not this.
+    # A tuple of its own: another thread may change the list meanwhile.
     held = tuple(payloads[:count])
     memset(headers, 0, sizeof(headers))
     for index in range(count):

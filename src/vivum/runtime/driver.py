@@ -1,21 +1,21 @@
-"""Lets an asyncio event loop drive a node: drain, classify, handle, carry out effects in order, one timer.
+"""Run a node on an asyncio event loop: drain, classify, handle, carry out effects in order, one timer.
 
 The order of handling decides the behaviour under load (seed 004, sections 4 and 6): the port is drained into memory
-first, tokens and views are handled before repairs and these before data, and only then new data is pulled, as far as
-the network takes it. A quantum bounds what is drained at once, so that timers fire on time.
+first; tokens and views are handled before repairs, and repairs before data; only then is new data pulled, as much as
+the network takes. A quantum bounds what is drained at once, so that timers fire on time.
 
-States, and what leads from one to another:
+States:
 
-- IDLE: nothing is due; the loop calls when something arrives, the timer fires, or the application asks.
-- SETTLING: output is due and a pump is scheduled, behind whoever was woken before it.
-- LINGERING: the same, at most a millisecond later: single small messages go back and forth, and several of them share
-  a token and a timer.
+- IDLE: nothing is due. The loop calls when something arrives, the timer fires, or the application asks.
+- SETTLING: output is due, and a pump is scheduled behind the tasks that were woken before it.
+- LINGERING: as SETTLING, but with a delay of at most a millisecond: single small messages go back and forth, and
+  several of them share a token and a timer.
 - PUMPING: effects are being carried out. What callbacks submit meanwhile is pulled before the pump ends.
-- POLLING: answers are expected within microseconds, so the loop is kept turning (`polling`). Only if asked for.
-- CLOSED: nothing is done any more.
+- POLLING: answers are expected within microseconds, so the loop is kept turning (`polling`). Only on request.
+- CLOSED: nothing more is done.
 
 Effects are carried out in their order. One that raises (a socket, a callback of the application) is reported to the
-loop's exception handler and loses no other; but behind a record that could not be written nothing is done, and the
+loop's exception handler and loses no other; but after a record that could not be written nothing more is done, and the
 driver closes. It also closes when the node itself raises.
 """
 
@@ -43,39 +43,40 @@ from vivum.runtime.port import Arrived, Port
 from vivum.wire.kinds import priority_of
 
 DRAIN_BYTES_MAX = 1 << 19
-"""Bytes taken from each socket before anything is handled: with the messages made of them they fit a processor's cache,
-and the memory of the last ones is used again."""
+"""Bytes taken from each socket before anything is handled. They fit a processor's cache together with the messages made
+from them, and the next drain reuses their memory."""
 
 ROOM_BYTES = 1_000_000
-"""New data that may wait for the network in our memory: none while the network takes none. Sixteen of the largest
-frames, two notes of shared memory: a mebibyte is one more, which would have a note and a turn of every receiver."""
+"""New data to pull at once; none while datagrams wait for the network. Room for sixteen of the largest frames, which
+are two notes of shared memory. A mebibyte has room for seventeen: the last would need a note of its own, and wake every
+receiver once more."""
 
 BACKLOG_MAX = 16_384
-"""Datagrams that wait for the network. Past it the newest are dropped and counted, as a full interface does: only
-control frames and repairs can come so far, and both are made again."""
+"""Datagrams that may wait for the network. Above this the newest are dropped and counted, as a full interface does.
+These are only control frames and repairs, which are made again."""
 
 LOOK_NS = 30_000
-"""How long a node that polls looks in vain before the loop has a turn."""
+"""How long a polling node looks at its sockets in vain before the loop gets a turn."""
 
 BUSY_TURN_NS = 50_000
-"""If a turn of the loop took longer, others have work there: then a node that polls looks only once in each turn."""
+"""If a turn of the loop took longer, other tasks are busy: then a polling node looks only once in each turn."""
 
 UNTURNED_NS = 200_000
-"""However many answers go back and forth, the loop has a turn after this time: others on it wait no longer."""
+"""The loop gets a turn at least this often, however many answers go back and forth: other tasks wait no longer."""
 
 LINGER_S = TIMER_S_MIN = 0.001
-"""How long frames wait for more answers; and how long to wait if a timer came too early. Less is nothing to loops whose
-timers count in milliseconds: they call at once."""
+"""How long frames wait for more answers to share a token, and how long to wait again after a timer that came too early.
+Loops whose timers count in milliseconds treat a shorter time as zero."""
 
-SETTLE_NS = 500_000
-"""While a node polls, frames other than answers wait no longer than this: tokens, confirmations, timers."""
+POLLING_DELAY_NS_MAX = 500_000
+"""The longest delay of all but answers (tokens, confirmations, timers) while a node polls."""
 
 _POLLERS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[int]] = WeakKeyDictionary()
-"""The nodes that poll on each loop: where there are several, none keeps the others waiting."""
+"""The nodes that poll on each loop. If there are several, each looks once in a turn and does not wait."""
 
 
 class State(Enum):
-    """Where a driver stands; see the module's text."""
+    """A driver's state; see the module's docstring."""
 
     IDLE = "idle"
     SETTLING = "settling"
@@ -105,15 +106,14 @@ class Driver:
         on_failed: Callable[[Exception], None] | None = None,
         poll_ns: int = 0,
     ) -> None:
-        """Prepare. `on_settled` is called after all that one input caused was carried out.
+        """Prepare. `on_settled` is called when all that one input caused has been carried out.
 
-        `on_persist` must have written the record when it returns. `on_failed` is called when the driver closed by
-        itself, with the reason. `poll_ns` is how long to poll before the loop
-        sleeps, where that pays; 0 for never.
+        `on_persist` must have written the record when it returns. `on_failed` is called with the reason when the driver
+        closes by itself. `poll_ns` is how long to poll before the loop sleeps, where that pays; 0 for never.
         """
         self.state = State.IDLE
         self.dropped = 0
-        """Datagrams that found the backlog full."""
+        """Datagrams dropped because the backlog was full."""
 
         self._node = node
         self._port = port
@@ -126,18 +126,18 @@ class Driver:
         self._on_failed = on_failed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        # The end of LINGERING. It stays set when that ends before its time, and serves the next one.
+        # Ends LINGERING. It stays set if that ends early, and then serves the next one.
         self._lingering: asyncio.TimerHandle | None = None
         self._timer_ns: int | None = None
         self._backlog: deque[Datagram] = deque()
-        # Commands came since output was pulled.
+        # Whether commands came since output was pulled.
         self._has_input = False
-        # The next messages may leave at once: nothing was sent since the last arrival or pump.
+        # Whether the next messages may leave at once: nothing was sent since the last arrival or pump.
         self._may_send_now = True
         self._polling = Polling(poll_ns)
         self._pollers = _POLLERS.setdefault(self._loop, set())
         self._sent_bytes = 0
-        # POLLING: when the loop was last left to others, and when frames that were put off must be made.
+        # While POLLING: when other tasks last got their turn, and when postponed frames must be made.
         self._left_ns = 0
         self._settle_at_ns: int | None = None
 
@@ -148,20 +148,20 @@ class Driver:
 
     @property
     def is_pumping(self) -> bool:
-        """Whether effects are being carried out: a callback that asks is part of it."""
+        """Whether effects are being carried out, so the caller is one of their callbacks."""
         return self.state is State.PUMPING
 
-    # What the application asks for.
+    # Calls of the application.
 
     def start(self) -> None:
-        """Begin to listen, and let the node say what it has to say."""
+        """Begin to listen, and carry out what the node wants done at its start."""
         self._port.attach(self._on_readable)
         self.pump()
 
     def submit(self, command: Command) -> None:
-        """Hand a command to the node, and carry out what it causes soon. Raises what the node raises.
+        """Hand a command to the node; carry out soon what it causes. Raises what the node raises.
 
-        Not at once: what the application does in the same turn of the loop goes into the same frames.
+        Not at once, so that what the application does in one turn of the loop shares frames.
         """
         self._node.submit(self._now_ns(), command)
         self._has_input = True
@@ -169,9 +169,9 @@ class Driver:
             self._become_settling()
 
     def send(self, command: Command) -> None:
-        """Hand messages to the node as `submit` does; the first of a turn leave at once if nothing is in their way.
+        """Hand messages to the node as `submit` does; the first of a turn leave at once if nothing else waits.
 
-        So an answer is on its way before anything else is done. What is sent after it goes into the same frames.
+        So an answer is on its way before anything else is done. What is sent after it in the turn shares frames.
         """
         if not self._may_send_now or self._has_input or self._backlog or self.state is State.CLOSED:
             self.submit(command)
@@ -186,7 +186,7 @@ class Driver:
             self._loop.call_soon(self._hand_over)
 
     def _hand_over(self) -> None:
-        """Carry out what messages that left at once caused here: their own delivery."""
+        """Carry out what messages that left at once caused at this node: their own delivery."""
         if self.state is not State.PUMPING and self.state is not State.CLOSED:
             self._answer(self._node.take_output(NO_FRAMES))
 
@@ -195,7 +195,7 @@ class Driver:
         if self.state is not State.CLOSED:
             self._become_closed()
 
-    # States: nobody else writes them.
+    # States. Only these methods change the state.
 
     def _become_idle(self) -> None:
         self.state = State.IDLE
@@ -213,13 +213,13 @@ class Driver:
         self.state = State.PUMPING
 
     def _become_again(self, before: State) -> None:
-        """Return to the state that pumping interrupted: what was scheduled for it is still to come."""
+        """Return to the state that pumping interrupted: what was scheduled in it is still pending."""
         self.state = before
 
     def _become_polling(self) -> None:
         if self.state is not State.IDLE:
-            # Output is due, and need not wait for a turn of the loop.
-            self._settle_at_ns = self._now_ns() + SETTLE_NS
+            # Output is due, and need not wait for the next turn of the loop.
+            self._settle_at_ns = self._now_ns() + POLLING_DELAY_NS_MAX
         self.state = State.POLLING
         self._pollers.add(id(self))
         self._loop.call_soon(self._turn)
@@ -238,8 +238,8 @@ class Driver:
     def _on_readable(self) -> None:
         if self.state is State.CLOSED:
             return
-        # Where the next datagram is likely to be alone, looking for more would cost as much as taking it. What came
-        # besides is taken in the next turn.
+        # If the datagram is probably alone, looking for more would cost as much as taking it. Any others are taken in
+        # the next turn.
         arrived = self._port.look(0) if self._polling.expects_one else self._drain()
         if arrived:
             self._handle(arrived)
@@ -252,7 +252,7 @@ class Driver:
         return control + repairs + fresh if control or repairs else fresh
 
     def _handle(self, arrived: Arrived) -> None:
-        """Take what arrived and carry out what it causes; one small message is answered before frames are made."""
+        """Take what arrived, and carry out what it causes. One small message is answered before frames are made."""
         now_ns = self._now_ns()
         try:
             self._node.on_datagrams(now_ns, arrived)
@@ -270,7 +270,7 @@ class Driver:
         self._wait()
 
     def _answer(self, effects: list[Effect]) -> None:
-        """Carry out what one small message caused, and put frames off: behind who was woken, or while polling."""
+        """Carry out what one small message caused; make frames later, so that woken tasks can answer first."""
         before = self.state
         self._become_pumping()
         while effects:
@@ -282,13 +282,13 @@ class Driver:
         if self._has_input:
             self._pump()
         elif before is State.IDLE:
-            # Where answers leave at once, what else they caused can wait for a few of them.
+            # Answers leave at once; frames for all else can wait until there were several answers.
             if self._polling.expects_one:
                 self._become_lingering()
             else:
                 self._become_settling()
         elif before is State.POLLING and self._settle_at_ns is None:
-            self._settle_at_ns = self._now_ns() + SETTLE_NS
+            self._settle_at_ns = self._now_ns() + POLLING_DELAY_NS_MAX
 
     def _on_timer(self) -> None:
         armed_ns, now_ns = self._timer_ns, self._now_ns()
@@ -309,7 +309,7 @@ class Driver:
         deadline_ns = self._node.next_deadline_ns()
         armed_ns = self._timer_ns
         if deadline_ns == armed_ns or (armed_ns is not None and deadline_ns is not None and armed_ns < deadline_ns):
-            # Deadlines are put off with every message: a timer that comes too early is set again then, once.
+            # Every message postpones deadlines. Leave a timer that is too early, and set it again when it fires.
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -341,7 +341,7 @@ class Driver:
         if before is State.CLOSED:
             return
         if before is State.PUMPING:
-            # From inside a callback: the pump under way sees it.
+            # Called by a callback: the pump under way goes on with it.
             self._has_input = True
             return
         self._become_pumping()
@@ -364,7 +364,7 @@ class Driver:
                 and not (self._has_input or (node.has_data and not self._backlog))
                 and type(effects[-1]) is Datagram
             ):
-                # Nobody has said anything since. Behind effects that were no frames there may be more of these.
+                # No commands came meanwhile. Effects other than frames may have more of them behind them.
                 break
         self._settle_at_ns = None
         if before is State.POLLING:
@@ -379,7 +379,7 @@ class Driver:
                 self._report("vivum: on_settled failed", error)
 
     def _is_closed(self) -> bool:
-        # As a method, since a callback may have closed us since the last look.
+        # A method, so that the type checker does not assume the state unchanged: a callback may have closed the driver.
         return self.state is State.CLOSED
 
     def _carry_out(self, effects: list[Effect]) -> None:
@@ -420,13 +420,13 @@ class Driver:
             assert self._on_persist is not None, "a node that persists needs a disk"
             self._on_persist(effect)
         except Exception as error:
-            # What follows may rest on it: nothing may be sent or said.
+            # What follows may depend on the record: send and report nothing.
             self._stop("vivum: a record could not be written; the node stops", error)
             return False
         return True
 
     def _fail(self, error: Exception) -> None:
-        """Stop: the node itself raised, so its state is not what it should be. Others notice by the silence."""
+        """Stop: the node itself raised, so its state cannot be trusted. Other nodes notice the silence."""
         self._stop("vivum: a fault in the node; it stops", error)
 
     def _stop(self, message: str, error: Exception) -> None:
@@ -457,7 +457,7 @@ class Driver:
             if len(datagrams) == 1:
                 self._report("vivum: a datagram could not be sent", error)
                 return 1
-        # The port does not say which one it was. Some go twice: harmless, as networks do that too.
+        # The port does not say which one it was, so some are sent twice. Harmless: networks do that too.
         for index, each in enumerate(datagrams):
             if not self._offer([each]):
                 return index
@@ -482,14 +482,14 @@ class Driver:
     # Polling.
 
     def _wait(self) -> None:
-        """All is carried out: poll for what comes next, if that pays, or let the loop sleep."""
+        """Wait for input when all is carried out: poll if that pays, or let the loop sleep."""
         size, self._sent_bytes = self._sent_bytes, 0
         self._polling.begin(self._now_ns(), size)
         if self._polling.is_on and self.state in (State.IDLE, State.SETTLING, State.LINGERING):
             self._become_polling()
 
     def _turn(self) -> None:
-        """Look for what comes, then let the loop serve others without sleeping, since this is called again."""
+        """Look at the sockets, then let other tasks run. The loop does not sleep, since this is scheduled again."""
         if self.state is not State.POLLING:
             return
         if self._sent_bytes:
@@ -506,16 +506,16 @@ class Driver:
         if self._is_closed():
             return
         self._left_ns = self._now_ns()
-        # Behind all who were just woken: they have their turn first.
+        # Behind all tasks that were just woken: they run first.
         self._loop.call_soon(self._turn)
 
     def _look(self, now_ns: int) -> None:
-        """Answer what comes until nothing comes, or the loop must have a turn."""
+        """Answer what arrives until nothing arrives or the loop must get a turn."""
         until_ns = now_ns + UNTURNED_NS
         is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
         look_ns = LOOK_NS if is_alone else 0
         while arrived := self._port.look(look_ns):
             self._handle(arrived)
             if self._may_send_now or self.state is not State.POLLING or self._now_ns() >= until_ns:
-                # Nobody has answered at once: whoever was woken may want to.
+                # No callback answered at once: let the tasks that it woke run.
                 break

@@ -1,8 +1,8 @@
-"""What a node takes from its surroundings: a port, multicast or none, randomness, a name, a sink for its trace.
+"""What a node takes from its environment: a port, multicast or none, randomness, a name, a sink for its trace.
 
-`ThisComputer` is the real one, with UDP sockets and the system's randomness. Programs in a simulated process have
-another (`vivum.testing`). The current one is in a context variable, so that `vivum.connect()` gets the right one
-without being told.
+`ThisComputer` is the real environment, with UDP sockets and the system's randomness. Programs in a simulated process
+have another (`vivum.testing`). The current one is in a context variable, so that `vivum.connect()` needs no argument
+for it.
 """
 
 import os
@@ -23,17 +23,17 @@ from vivum.runtime.shared_memory.shared_memory import SharedMemory
 from vivum.runtime.udp import UdpPort
 
 BUFFER_BYTES = 8 * 1024 * 1024
-"""What is asked of the system for each socket's buffers. It may grant less; `vivum doctor` tells."""
+"""Size requested for each socket's buffers. The system may grant less; `vivum doctor` says so."""
 
 
 class NodePort(Port, Protocol):
-    """A port, with what a live node wants to know of it."""
+    """A port, with the facts that a live node needs about it."""
 
     shared_memory: SharedMemory | None
-    """Memory shared with other nodes of this computer; None without."""
+    """Memory shared with other nodes of this computer, or None."""
 
     lost_on_purpose: int
-    """Datagrams that arrived and were thrown away, as was asked for."""
+    """Arrived datagrams that were dropped on purpose."""
 
     unsendable: int
     """Datagrams that the system refused to send."""
@@ -55,7 +55,7 @@ class TraceSink(Protocol):
 
 
 class Environment(Protocol):
-    """The surroundings of a node."""
+    """The environment of a node."""
 
     polls: bool
     """Whether keeping the event loop awake can save time."""
@@ -73,7 +73,7 @@ class Environment(Protocol):
         ...
 
     def payload_bytes(self, interface: str) -> int:
-        """Return the largest datagram that leaves an interface uncut, in bytes."""
+        """Return the largest datagram that leaves an interface unfragmented, in bytes."""
         ...
 
     def open_port(
@@ -92,7 +92,7 @@ class Environment(Protocol):
         ...
 
     def reserve_heap(self) -> HeapReserve | None:
-        """Keep free heap for the messages of one node; None where that saves nothing."""
+        """Keep free heap for the messages of one node; return None where that saves nothing."""
         ...
 
     def random(self) -> random.Random:
@@ -100,11 +100,11 @@ class Environment(Protocol):
         ...
 
     def default_name(self) -> str:
-        """Make a name for a node that has none: one that no other start of a program has."""
+        """Make a name for a node that has none, different in every start of a program."""
         ...
 
     def trace_sink(self, domain: str) -> TraceSink | None:
-        """Return where a new node's trace goes, besides where its program wants it."""
+        """Return a sink for a new node's trace, besides the one that its program asks for; None for no other."""
         ...
 
 
@@ -114,7 +114,7 @@ class ThisComputer:
     polls = True
 
     def address(self, interface: str) -> str:
-        """Return the interface, which is named by its address."""
+        """Return the interface itself: its name is its address."""
         return interface
 
     def resolve(self, host: str) -> str:
@@ -122,11 +122,11 @@ class ThisComputer:
         return socket.gethostbyname(host)
 
     def hears_multicast(self, domain: int, interface: str, probes: int = PROBES) -> bool:
-        """Try it out."""
+        """Send probes on the interface."""
         return hears_multicast(domain, interface, probes)
 
     def payload_bytes(self, interface: str) -> int:
-        """Return what the interface's MTU leaves room for."""
+        """Return the payload that fits the interface's MTU."""
         return payload_bytes_of(interface)
 
     def open_port(
@@ -154,26 +154,26 @@ class ThisComputer:
         )
 
     def reserve_heap(self) -> HeapReserve | None:
-        """Take what a node at full rate needs."""
+        """Reserve what a node at full rate needs."""
         return HeapReserve()
 
     def random(self) -> random.Random:
-        """Make a source that the system seeds."""
+        """Make a source seeded by the system."""
         return random.Random()
 
     def default_name(self) -> str:
-        """Join host, process id, and a part that no other start has."""
+        """Join host name, process id, and a random part."""
         return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"
 
     def trace_sink(self, domain: str) -> TraceSink | None:  # noqa: ARG002
-        """Return None: programs say themselves what they want traced."""
+        """Return None: only the program decides whether it is traced."""
         return None
 
 
 _CURRENT: ContextVar[Environment] = ContextVar("vivum environment", default=ThisComputer())  # noqa: B039
 
 current_environment: Callable[[], Environment] = _CURRENT.get
-"""Return the surroundings of the running task or callback."""
+"""Return the environment of the running task or callback."""
 
 set_environment = _CURRENT.set
-"""Set the surroundings of the current context, and of all tasks and callbacks that begin in it."""
+"""Set the environment of the current context, and of all tasks and callbacks that are started in it."""

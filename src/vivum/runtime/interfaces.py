@@ -1,4 +1,4 @@
-"""What this computer's network interfaces carry: the largest datagram, and whether multicast works."""
+"""Find out what a network interface carries: its largest datagram, and whether multicast works on it."""
 
 import errno
 import fcntl
@@ -20,13 +20,13 @@ HEADERS_BYTES = 28
 
 PAYLOAD_BYTES_DEFAULT = 1472
 PAYLOAD_BYTES_MAX = 65_000
-"""The most on loopback and jumbo links: below UDP's 65,507, with room for what repair adds."""
+"""The largest payload on loopback and jumbo links: below UDP's 65,507, with room for what repair adds."""
 
 PROBES = 20
-"""How many multicasts must go unheard before multicast counts as broken: on a lossy network one says nothing."""
+"""How many multicasts must go unheard before multicast counts as broken: a lossy network may lose a single one."""
 
 PROBE_S = 0.01
-"""How long to wait for the echo of each; within one computer it takes microseconds."""
+"""How long to wait for the echo of each probe; within one computer it takes microseconds."""
 
 PROBE_CHANNEL = Channel(65_535)
 
@@ -58,7 +58,7 @@ def _mtu_of(wanted: bytes) -> int | None:
 
 
 def payload_bytes_of(interface: str) -> int:
-    """Return the largest UDP payload that leaves this interface uncut, in bytes, up to `PAYLOAD_BYTES_MAX`."""
+    """Return the largest UDP payload that leaves this interface unfragmented, in bytes, up to `PAYLOAD_BYTES_MAX`."""
     mtu = mtu_of(interface)
     return PAYLOAD_BYTES_DEFAULT if mtu is None else max(512, min(mtu - HEADERS_BYTES, PAYLOAD_BYTES_MAX))
 
@@ -66,9 +66,9 @@ def payload_bytes_of(interface: str) -> int:
 def hears_multicast(domain: int, interface: str, probes: int = PROBES) -> bool:
     """Send multicasts on the interface; return whether another socket of this computer hears one of them.
 
-    It shows whether this computer can send and hear multicast now, not what switches and clouds do with it. Takes up to
+    Shows whether this computer can send and hear multicast now, not what switches and clouds do with it. Takes up to
     10 ms for each of the `probes`; one is enough for a caller that repeats the test.
-    Raises `HostError` if there are too few descriptors to find out.
+    Raises `HostError` if there are too few descriptors for the test.
     """
     try:
         with closing(UdpPort(domain, interface)) as sender, closing(UdpPort(domain, interface)) as listener:

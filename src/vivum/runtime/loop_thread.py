@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, with a queue through which other threads hand it work.
 
-The queue is a deque, whose ends are thread-safe. One wake-up serves however many requests wait (seed 004: applications
-talk to the core thread through a lock-free queue).
+The queue is a deque, whose ends are thread-safe. One wake-up serves all requests that wait (seed 004: applications talk
+to the core thread through a lock-free queue).
 """
 
 import asyncio
@@ -78,13 +78,13 @@ class LoopThread:
         future: Future[Any] = Future()
         self._requests.append((work, future))
         if not self._is_awake:
-            # A race wakes the loop once too often, never too rarely: the flag is cleared before the queue is read.
+            # A race can wake the loop once too often, but never misses a request: the flag is cleared before the read.
             self._is_awake = True
             self._loop.call_soon_threadsafe(self._take)
         try:
             return future.result(timeout_s)
         except BaseException:
-            # Also on Ctrl-C in the calling thread: nobody waits for the result any more.
+            # Cancel on Ctrl-C in the calling thread too: nobody waits for the result any more.
             future.cancel()
             raise
 
@@ -134,6 +134,6 @@ class LoopThread:
     def _stop_all(self) -> None:
         for task, future in self._tasks.items():
             task.cancel()
-            # One that has not begun yet never will: it cannot say so itself.
+            # A task that has not begun never will, and cannot fail its future itself.
             self._refuse(future)
         self._loop.call_soon(self._loop.stop)

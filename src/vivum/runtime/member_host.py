@@ -1,6 +1,6 @@
-"""A whole node on sockets: opens the port, sizes the settings by it, drives the node, closes.
+"""A whole node on sockets: opens the port, sizes the settings to it, drives the node, closes.
 
-Design note: `docs/design/runtime.md`. Decides nothing: `vivum.node.domain` decides where the node belongs, and
+Design note: `docs/design/runtime.md`. Makes no decisions: `vivum.node.domain` decides where the node belongs, and
 `vivum.live` knows names and types of topics.
 """
 
@@ -25,13 +25,13 @@ from vivum.protocols.membership.client.client import MembershipClient
 from vivum.runtime.driver import Driver
 from vivum.runtime.environment import NodePort, current_environment
 from vivum.runtime.heap import HeapReserve
-from vivum.runtime.shared_memory.memory import KEPT_BYTES
+from vivum.runtime.shared_memory.memory import KEPT_FRAMES_BYTES
 
 PROBE_AGAIN_S = 0.25
 """How often a node that waits for its network probes it."""
 
 CLOSE_GRACE_S = 1.0
-"""How much longer than the node the host waits for the end, so that a stopped driver cannot hang it."""
+"""How much longer than the node itself the host waits for it to leave, so that a stopped driver cannot hang it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class HostOptions:
     loss: float = 0.0
     """Share of what arrives that is dropped on purpose."""
     poll_ns: int = 0
-    """How long to keep the loop awake for the next small message, where that pays."""
+    """How long to keep the loop awake for the next small message."""
     shared_memory: bool = True
     """Send large frames on loopback through memory that the nodes of this machine share."""
     awaits_network: bool = False
-    """No multicast was heard on the interface yet: carry no service before one is."""
+    """No multicast has been heard on the interface yet. Carry no service until one is."""
 
 
 class MemberHost:
@@ -88,7 +88,9 @@ class MemberHost:
         self._environment = current_environment()
         payload_bytes = self._environment.payload_bytes(options.interface)
         self._port = self._open_port()
-        self.settings = fitting_settings(payload_bytes, self._port.receive_buffer_bytes, KEPT_BYTES, options.multicast)
+        self.settings = fitting_settings(
+            payload_bytes, self._port.receive_buffer_bytes, KEPT_FRAMES_BYTES, options.multicast
+        )
         shared = self._port.shared_memory
         self._parts = compose_member(
             options.name,
@@ -111,7 +113,7 @@ class MemberHost:
             on_failed=on_failed,
             poll_ns=options.poll_ns,
         )
-        # As `submit`, for messages; bound here, since it is called for each message that is sent alone.
+        # Like `submit`, for messages. Bound here because it is called for each message that is sent alone.
         self.send: Callable[[Command], None] = self._driver.send
 
     def start(self) -> None:
@@ -138,7 +140,7 @@ class MemberHost:
             try:
                 return open_at(port=options.seeds[0].port)
             except HostError:
-                # Another node of the domain has it: it carries the service, or knows where that is.
+                # Another node of the domain has the port: it carries the service, or knows where that is.
                 pass
         port = open_at(port=options.port)
         if options.multicast:
@@ -158,7 +160,7 @@ class MemberHost:
         try:
             is_heard = self._environment.hears_multicast(options.domain, options.interface, probes=1)
         except HostError:
-            # Too few descriptors to find out.
+            # Too few descriptors for the test.
             is_heard = False
         if is_heard:
             self._driver.submit(TrustNetwork())
@@ -174,7 +176,7 @@ class MemberHost:
 
     @property
     def client(self) -> MembershipClient:
-        """The membership client: what the node knows of the domain."""
+        """The membership client, which has what the node knows of the domain."""
         return self._parts.client
 
     @property
@@ -204,7 +206,7 @@ class MemberHost:
 
     @property
     def counters(self) -> Counters:
-        """What the node counted so far, with what its driver and its port counted."""
+        """The counters of the node, with those of its driver and its port."""
         counters, shared = self._parts.counters, self._port.shared_memory
         counters.datagrams_dropped = self._driver.dropped
         counters.datagrams_unsendable = self._port.unsendable
@@ -227,10 +229,10 @@ class MemberHost:
         """The receive buffer that the system granted."""
         return self._port.receive_buffer_bytes
 
-    # What is asked for.
+    # Commands.
 
     def submit(self, command: Command) -> None:
-        """Hand a command to the node, and carry out what it causes. Raises what the node raises."""
+        """Hand a command to the node; carry out what it causes. Raises what the node raises."""
         self._driver.submit(command)
 
     def submit_all(self, commands: Sequence[Command]) -> None:
@@ -252,7 +254,7 @@ class MemberHost:
         return self._parts.node.next_sequence(group)
 
     def wait_for_room(self) -> "asyncio.Future[None]":
-        """Return a future that is done when the node has sent something: a refused send may be accepted now."""
+        """Return a future that is done when the node has sent something, so that a refused send may be accepted."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._room.append(future)
         return future
@@ -289,16 +291,16 @@ class MemberHost:
             self.close_now()
 
     def close_now(self) -> None:
-        """Close the sockets without leaving. The others notice the silence."""
+        """Close the sockets without leaving. Other nodes notice the silence."""
         self._is_closed = True
         self._driver.close()
-        # Programs keep nodes and topics that are closed: what was sent, and its memory, must not stay with them.
+        # Programs may keep references to closed nodes and topics: free what was sent, and its memory.
         self._parts.qsm.release()
         if self._heap is not None:
             self._heap.release()
         if self._probing is not None:
             self._probing.cancel()
-        # Whoever waits for room tries again, and hears that the node is closed.
+        # Tasks that wait for room try again, and are told that the node is closed.
         self._make_room()
         if not self._left.done():
             self._left.cancel()

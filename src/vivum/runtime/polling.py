@@ -1,39 +1,39 @@
-"""Decides when a node that waits for the next datagram polls instead of sleeping.
+"""Decide when a node that waits for the next datagram polls instead of sleeping.
 
 Waking a process on an idle processor costs tens of microseconds, more than all the work for a small message. So a node
-that got several small answers in quick succession polls for the next one, up to a limit. A poll in vain ends it, and
-the node rests, each time twice as long, until a run of polls has found something. It also rests when the loop did not
-come back for long: somebody else wants the processor, or the loop has other work. So idle nodes, slow trickles, bulk
+that got several small answers in quick succession polls for the next one, up to a limit. An unsuccessful poll ends
+this, and the node rests, each time twice as long, until a run of polls has found something. It also rests after a long
+turn of the loop: another process wants the processor, or the loop has other work. So idle nodes, slow trickles, bulk
 traffic and crowded machines hardly ever poll.
 
-Pure: the driver brings the time and turns the loop. The same idea as the kernel's `halt_poll_ns` and the idle
+Pure: the driver passes the time and turns the loop. The idea is that of the kernel's `halt_poll_ns` and of the idle
 strategies of messaging systems.
 """
 
 POLL_US_MAX = 10_000
-"""The longest limit that may be asked for, in microseconds: beside a longer wait the waking does not matter."""
+"""The longest polling limit that may be set, in microseconds: after a longer wait the cost of waking is negligible."""
 
 SHORT_WAITS = 4
-"""Short waits in a row before a node polls: a request and its answer are not yet a run."""
+"""Short waits in a row before a node polls: a single request and answer do not count as a run."""
 
 SLEPT_FACTOR = 2
-"""A wait in which both sides slept may last this many limits and still count as short."""
+"""A wait counts as short up to this many limits, since both sides may have slept in it."""
 
 NEAR_NS = 200_000
-"""The limit for short waits at a node that never polls."""
+"""What counts as a short wait at a node that never polls."""
 
 SMALL_BYTES = 4096
-"""Above this size traffic counts as bulk, beside which a wait costs little."""
+"""Larger messages count as bulk traffic, for which a wait costs little."""
 
 QUEUED_NS = 20_000
-"""What is read sooner than this after the last work came meanwhile, and more may be waiting."""
+"""A datagram read sooner than this after the last work had arrived during it, so more may be waiting."""
 
 PROVEN_POLLS = 32
-"""After this many successful polls in a row, one in vain ends the run without a rest."""
+"""After this many successful polls in a row, an unsuccessful one ends the run without a rest."""
 
 REST_NS_MIN = 1_000_000
 REST_NS_MAX = 64_000_000
-"""Rest after a poll in vain: at most one limit of this time is wasted."""
+"""Rest after an unsuccessful poll, so that polling wastes at most one limit in this time."""
 
 GAP_NS = 500_000
 """A turn of the loop takes microseconds; a gap of this length means that another process had the processor."""
@@ -43,7 +43,7 @@ CROWDED_REST_NS = 20_000_000
 
 
 class Polling:
-    """One node's decision, taken anew after everything that it handles."""
+    """Decides for one node, anew after each batch that it handles."""
 
     __slots__ = (
         "_has_spoken",
@@ -67,7 +67,7 @@ class Polling:
         self._short_ns = SLEPT_FACTOR * (limit_ns or NEAR_NS)
         self._since_ns = 0
         self._has_spoken = False
-        # The last arrival did not lie in the socket already, as far as can be seen.
+        # Whether the last arrival probably came while we waited, and did not lie in the socket already.
         self._was_awaited = False
         self._short_waits = 0
         # Turns of the loop since the last arrival, and when the last one was.
@@ -82,8 +82,8 @@ class Polling:
     def expects_one(self) -> bool:
         """Whether the next datagram is likely to be alone.
 
-        True while the node polls and the last turns of the loop found nothing; otherwise if the last datagrams were
-        small and close together, and the very last one did not lie in the socket already.
+        True while the node polls and the last turns of the loop found nothing. Otherwise, true if the last datagrams
+        were small and close together, and the very last one did not lie in the socket already.
         """
         return self._turns > 1 if self.is_on else self._was_awaited and self._short_waits >= SHORT_WAITS
 
@@ -105,9 +105,9 @@ class Polling:
             self._short_waits = 0
 
     def begin(self, now_ns: int, sent: int) -> None:
-        """Begin a wait after `sent` bytes were sent; `is_on` says whether to poll.
+        """Begin a wait after sending `sent` bytes; `is_on` says whether to poll.
 
-        Sending again before anything arrives does not begin a new wait: a pure sender would always just have begun.
+        Sending again before anything arrives does not restart the wait: for a pure sender it would never end.
         """
         if sent > SMALL_BYTES:
             self._short_waits = 0
@@ -121,7 +121,7 @@ class Polling:
             self._streak = self._turns = 0
 
     def go_on(self, now_ns: int) -> bool:
-        """Return whether to turn the loop once more, or to let it sleep."""
+        """Return whether to turn the loop once more instead of letting it sleep."""
         if not self.is_on:
             return False
         self._turns += 1

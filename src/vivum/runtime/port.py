@@ -1,4 +1,4 @@
-"""What a driver needs of a network: UDP sockets on a real computer, a simulated link in tests."""
+"""The interface between a driver and a network: UDP sockets on a real computer, a simulated link in tests."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -7,17 +7,17 @@ from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram
 
 Arrived = list[tuple[Endpoint, bytes]]
-"""What came in, each with where it came from: one datagram, or several that the kernel joined."""
+"""Arrived buffers with their sources; each is one datagram, or several that the kernel joined."""
 
 
 class Port(Protocol):
-    """One node's way to the network. Never blocks; calls back when there is something to do."""
+    """One node's access to the network. Never blocks; calls back when there is something to do."""
 
     endpoint: Endpoint
     """The endpoint for unicast datagrams."""
 
     def now_ns(self) -> int:
-        """Return the time that the node sees: since 1970, and never going back."""
+        """Return the node's time: nanoseconds since 1970, never going back."""
         ...
 
     def attach(self, on_readable: Callable[[], None]) -> None:
@@ -25,17 +25,17 @@ class Port(Protocol):
         ...
 
     def receive(self, bytes_max: int) -> Arrived:
-        """Take what has arrived, as far as there is anything and up to about this many bytes."""
+        """Take what has arrived, up to about this many bytes."""
         ...
 
     def look(self, wait_ns: int) -> Arrived:
-        """Take one datagram. If there is none, look again for at most this long without sleeping."""
+        """Take one datagram. If there is none, keep looking for at most this long, without sleeping."""
         ...
 
     def send(self, datagrams: Sequence[Datagram]) -> int:
-        """Send datagrams in their order; return how many were taken before there was no more room.
+        """Send datagrams in order; return how many were taken before the room ran out.
 
-        What can never be sent (too large, no route, not an address) is dropped and counted, as a network would.
+        What can never be sent (too large, no route, not an address) counts as taken: it is dropped and counted.
         """
         ...
 
@@ -44,11 +44,11 @@ class Port(Protocol):
         ...
 
     def listen(self, channel: Channel) -> None:
-        """Hear a channel from now on."""
+        """Listen on a channel from now on."""
         ...
 
     def unlisten(self, channel: Channel) -> None:
-        """Stop hearing a channel."""
+        """Stop listening on a channel."""
         ...
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A configuration service on sockets, in a process of its own. Nodes that carry one do so in `member_host`."""
+"""A configuration service on sockets, in a process of its own. Nodes that carry one use `member_host`."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ class ServiceHost:
         multicast: bool = True,
         on_outranked: Callable[[ServiceInfo], None],
     ) -> None:
-        """Open the port and begin. `on_outranked` is called once, when another service is to stay instead."""
+        """Open the port and begin. `on_outranked` is called once, when this service must give way to another."""
         environment = current_environment()
         self._port = environment.open_port(domain, interface, port=port, ttl=ttl, multicast=multicast)
         salt = environment.random().randrange(1, 1 << ROUND_BITS)
@@ -53,7 +53,7 @@ class ServiceHost:
             self._on_outranked(event.by)
 
     def close(self) -> None:
-        """Send the farewell, and stop. May be called again."""
+        """Send the farewell and stop. May be called again."""
         self._driver.submit(EndBeacon())
         self._driver.pump()
         self._driver.close()

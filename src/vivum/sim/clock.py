@@ -1,4 +1,4 @@
-"""Clocks that drift: what a simulated host believes the time to be.
+"""Clocks that drift: the local time of a simulated host.
 
 The world has one true time. A host's clock starts at its own offset and runs faster or slower by some parts per
 million, as quartz does. Arithmetic is on integers, so that the trace is the same on every machine.
@@ -18,13 +18,13 @@ class DriftingClock:
         self.drift_ppm = drift_ppm
 
     def local_ns(self, true_ns: int) -> int:
-        """What the host reads at a true time."""
+        """Return what the host's clock shows at a true time."""
         if not self.drift_ppm:
             return true_ns + self.offset_ns
         return true_ns + self.offset_ns + true_ns * self.drift_ppm // MILLION
 
     def true_ns(self, local_ns: int) -> int:
-        """The earliest true time at which the host reads at least this: when its timer must fire."""
+        """Return the earliest true time at which the host's clock shows at least this: when its timer must fire."""
         if not self.drift_ppm:
             return local_ns - self.offset_ns
         # The first t with t * (million + drift) // million >= wanted.

@@ -168,7 +168,7 @@ class FaultInjector:
         return self._add(hosts, lambda port: (port.reorders, (fault.rate, int(fault.delay))))
 
     def _change_groups(self, fault: FaultSpec, hosts: list[Host], *, joins: bool) -> Callable[[], None]:
-        # Not undone when everything heals: whoever has left by then stays away.
+        # Not undone when everything heals: nodes that have left by then stay away.
         assert self._regroup is not None, "this world has no groups to change"
 
         def change(joins: bool) -> None:

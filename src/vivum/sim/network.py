@@ -1,9 +1,9 @@
 """The network between hosts: a switch with one full-duplex link to each host.
 
 A datagram waits for its turn at the sender's interface, crosses the switch, and waits for its turn at the link to
-each receiver. Multicast is one send and many arrivals. A switched network does not reorder what takes one path, so
-reordering, like duplication, is a fault that is switched on. Most loss is not here: it happens in the receive buffer
-of a busy host (seed 004, section 6, rule 2.2), which `host` models.
+each receiver. Multicast is one send and many arrivals. A switched network does not reorder datagrams on one path, so
+reordering, like duplication, is a fault that can be switched on. Most loss is not modelled here: it happens in the
+receive buffer of a busy host (seed 004, section 6, rule 2.2), which `host` models.
 
 Sizes on the wire count headers: 28 bytes of UDP and IP, and 38 bytes of Ethernet (preamble and gap included) for each
 packet of 1,500 bytes.
@@ -30,7 +30,7 @@ ETHERNET_BYTES = 38
 
 @dataclass(frozen=True, slots=True)
 class LinkProfile:
-    """What every link of the network is like."""
+    """The properties of every link of the network."""
 
     bandwidth_bps: int
     delay_ns: int
@@ -40,7 +40,7 @@ class LinkProfile:
 
 
 class Station(Protocol):
-    """What is at the end of a link: a simulated host, or a port of a simulated process."""
+    """The end of a link: a simulated host, or a port of a simulated process."""
 
     node_id: NodeId
     endpoint: Endpoint
@@ -68,7 +68,7 @@ class Packet:
 
 
 class SimPort:
-    """One host's link: when it will be free each way, and the faults that are on now."""
+    """One host's link: when it will be free in each direction, and its present faults."""
 
     __slots__ = (
         "blocks",
@@ -94,7 +94,7 @@ class SimPort:
         self.disturbed = False
 
     def update(self) -> None:
-        """Note whether any fault is on, so that a healthy link pays one test for all of them."""
+        """Note whether any fault is on, so that a healthy link needs only one test for all of them."""
         self.disturbed = bool(self.loss or self.blocks or self.duplicates or self.reorders)
 
     def heal(self) -> None:
@@ -118,14 +118,14 @@ class Network:
         self._wire_ns: dict[int, int] = {}
 
     def attach(self, host: Station, rng: RandomSource) -> SimPort:
-        """Plug a host in."""
+        """Connect a host."""
         port = SimPort(host, rng)
         self._ports[host.node_id] = port
         self._by_endpoint[host.endpoint] = port
         return port
 
     def detach(self, node: NodeId) -> None:
-        """Unplug a host for good: what is on its way to it is lost."""
+        """Disconnect a host for good: datagrams on their way to it are lost."""
         self.unlisten_all(node)
         del self._by_endpoint[self._ports.pop(node).host.endpoint]
 
@@ -142,7 +142,7 @@ class Network:
         self._listeners.get(channel, {}).pop(node, None)
 
     def unlisten_all(self, node: NodeId) -> None:
-        """A host went down: it hears nothing."""
+        """Remove a host that went down from all channels."""
         for listeners in self._listeners.values():
             listeners.pop(node, None)
 
@@ -157,7 +157,7 @@ class Network:
         return known
 
     def egress_room_bytes(self, port: SimPort) -> int:
-        """Return how many bytes the sender's interface would still queue: what a non-blocking socket would take."""
+        """Return how many more bytes the sender's interface would queue, as a non-blocking socket would take."""
         backlog_ns = port.egress_free_ns - self._scheduler.now_ns
         if backlog_ns <= 0:
             return self.profile.egress_bytes_max
@@ -173,7 +173,7 @@ class Network:
         self._scheduler.at(leave_ns, self._cross, packet)
 
     def _cross(self, packet: Packet) -> None:
-        """The datagram has left the sender: schedule its arrivals."""
+        """Schedule the arrivals of a datagram that has left its sender."""
         if type(packet.destination) is Endpoint:
             port = self._by_endpoint.get(packet.destination)
             if port is not None:
@@ -193,7 +193,7 @@ class Network:
             now_ns += int(port.rng.random() * profile.jitter_ns)
         free_ns = port.ingress_free_ns
         if free_ns > now_ns:
-            # Arrivals keep their order, so one that is late by jitter makes others late: that much is no queue.
+            # Arrivals keep their order, so one delayed by jitter delays others. That delay does not count as a queue.
             queued_bytes = (free_ns - now_ns - profile.jitter_ns) * profile.bandwidth_bps // (8 * SECOND)
             if queued_bytes + len(packet.data) > profile.ingress_bytes_max:
                 self.drop(port, packet, "switch queue full")
@@ -204,7 +204,7 @@ class Network:
         self._scheduler.at(arrive_ns, port.host.on_arrival, packet)
 
     def _disturb(self, port: SimPort, packet: Packet) -> bool:
-        """Apply the faults of a link; return whether the datagram was lost or is taken care of."""
+        """Apply the faults of a link; return whether the datagram was lost or already scheduled."""
         for sources in port.blocks:
             if packet.source_node in sources:
                 self.drop(port, packet, "partition")
@@ -229,7 +229,7 @@ class Network:
         self._scheduler.at(late_ns, port.host.on_arrival, packet)
 
     def drop(self, port: SimPort, packet: Packet, cause: str) -> None:
-        """Count, trace and forget a datagram that did not make it to a host."""
+        """Count, trace and forget a datagram that did not reach its host."""
         self.losses[cause] = self.losses.get(cause, 0) + 1
         host = port.host
         if host.frame_trace is not None:

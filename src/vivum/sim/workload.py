@@ -1,7 +1,7 @@
-"""Simulated applications: they send at a rate, wait when they are refused, and go on after a restart.
+"""Simulated applications: they send at a rate, wait when a send is refused, and go on after a restart.
 
-Every payload begins with who sent it and a running number, so that two payloads are never the same and a digest in the
-trace tells them apart.
+Every payload begins with its sender and a running number, so no two payloads are equal, and a digest in the trace tells
+them apart.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from vivum.sim.scenario import TrafficSpec
 
 _STAMP = Struct("<IQ")
 BATCH = 16
-"""Messages that a sender at rate "max" offers at once: few enough that a full queue is full to the last message."""
+"""Messages that a sender at rate "max" offers at once: few, so that a queue fills to the last message."""
 
 BATCH_BYTES = 65_536
-"""Their size at most, unless one message alone is larger: a batch that is over a queue's limit never gets in."""
+"""Largest size of such a batch, unless a single message is larger: a batch above a queue's limit is never accepted."""
 
 
 class Application:
@@ -62,7 +62,7 @@ class Application:
             self._scheduler.at(self._scheduler.now_ns + max(1, round(mean_ns)), self._tick)
 
     def on_room(self) -> None:
-        """The host did something: what was refused may be accepted now, and a greedy sender offers more."""
+        """Offer refused messages again after the host did something, and new ones of a sender at rate "max"."""
         if self._waiting is not None and self._waiting.group not in self._groups:
             self._waiting = None
         if self._scheduler.now_ns >= self._stop_ns:
@@ -87,7 +87,7 @@ class Application:
         if self._spec.choose == "random":
             group = self._rng.choice(self._groups)
         else:
-            # Groups may have been left since.
+            # Some groups may have been left since.
             index = self._next_group % len(self._groups)
             group = self._groups[index]
             self._next_group = (index + 1) % len(self._groups)

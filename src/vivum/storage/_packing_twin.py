@@ -101,7 +101,7 @@ def _span(part: Part) -> tuple[bytes, int, int]:
 
 
 def _cut(data: bytes, at: int, count: int, payloads: list[bytes]) -> bool:
-    """Append so many payloads; return whether there are so many."""
+    """Append `count` payloads; return whether there were that many."""
     for _ in range(count):
         stop = at + 2 + int.from_bytes(data[at : at + 2], "little")
         if at + 2 > len(data) or stop > len(data):

@@ -1,12 +1,12 @@
-"""The memory in which a batch is made, just as it will lie in its file.
+"""Make batches in memory, exactly as they will lie in their file.
 
-One batch at a time, in memory that is used again for the next: memory that nobody touched before costs more than all
-the rest together, most of all in a virtual machine. Arrow's own writer says what goes where; it is given columns with
-nothing in them, and one compiled call writes all of them to their places (`lay_columns`) while other threads run.
-Payloads are copied once, from the messages or from the frames in which they came.
+One batch at a time, in memory that the next one reuses: untouched memory costs more than all the rest together, most of
+all in a virtual machine. Arrow's own writer decides the layout. It gets columns of placeholders; then one compiled call
+writes all columns to their offsets (`lay_columns`) while other threads run. Payloads are copied once, from the messages
+or from the frames in which they came.
 
-A large batch ends on a page, so that the next one begins on a page: then they can be written past the kernel's cache
-(`vivum.storage.growing_file`). What fills the page is a part of the body, and has its checksum.
+A large batch ends at a page boundary, so that the next one begins at one: then they can be written past the kernel's
+cache (`vivum.storage.growing_file`). The padding is part of the body, and of its checksum.
 """
 
 import mmap
@@ -32,13 +32,13 @@ else:
         from vivum.storage._packing_twin import lay_columns
 
 PAGE_BYTES = 4096
-"""Of what begins and ends on multiples of this, every disk that we know takes writes past the kernel's cache."""
+"""Every disk that we know takes writes past the kernel's cache if they begin and end at multiples of this."""
 
 LARGE_BYTES = 256 * 1024
-"""A body of so much is filled up to a page. In smaller ones a page would be a waste."""
+"""Bodies of at least this size are padded to a page. In smaller ones the padding would be a waste."""
 
-KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Memory that is kept for the next batch. What a larger batch needed is given back."""
+REUSED_BYTES_MAX = 64 * 1024 * 1024
+"""Memory that is kept for the next batch. What a larger batch needed beyond it is released."""
 
 _START_BYTES = 8 * 1024 * 1024
 _NUMBER_BYTES = 8
@@ -48,23 +48,23 @@ _NUMBERS = tuple(name for name in COLUMNS if name not in ("topic", "payload"))
 
 
 class BatchBuffer:
-    """Makes one batch after the other: `lay_out`, then `seal`. Each forgets the batch before."""
+    """Makes one batch after the other: `lay_out`, then `seal`. Each batch overwrites the one before."""
 
     def __init__(self) -> None:
         pyarrow = arrow()
         self._parts = _Parts()
         self._writer = pyarrow.ipc.new_stream(pyarrow.PythonFile(self._parts, mode="w"), log_schema())
         self._make_room(_START_BYTES)
-        # Before the first batch comes the schema, which a log has no need of. Also loads parts of Arrow, which may take
-        # a second: better now than while messages come in.
+        # Skip the schema, which comes before the first batch and which a log does not need. This also loads parts of
+        # Arrow, which may take a second: better now than while messages come in.
         self.lay_out([RecordedRun("/", 1, 1, 1, 1, 1, 1, [b""])], 0, 0)
 
     def lay_out(self, runs: Sequence[RecordedRun], first_offset: int, at: int) -> BatchEntry:
-        """Make the batch of these runs, in this order, for this place in a file, all but its header.
+        """Make the batch of these runs, in this order, for offset `at` of a file, except for its header.
 
-        No run may be empty, nor all of them together.
+        There must be at least one run, and none may be empty.
         """
-        if len(self._memory) > KEPT_BYTES_MAX:
+        if len(self._memory) > REUSED_BYTES_MAX:
             self._make_room(_START_BYTES)
         counts = [len(run.payloads) for run in runs]
         if not counts or not all(counts):
@@ -89,7 +89,7 @@ class BatchBuffer:
         stop = place + HEADER_BYTES + body_bytes + ALIGNMENT
         if stop > len(self._memory):
             self._make_room(stop)
-        # Rooms are found by their address: nothing is in them, and their places are known only now.
+        # Match Arrow's output buffers to our placeholders by address.
         named = {each.address: name for name, each in rooms.items() if each.size}
         places = dict.fromkeys(rooms, 0)
         here = place + HEADER_BYTES
@@ -98,7 +98,7 @@ class BatchBuffer:
             if name is None:
                 self._memory[here : here + len(part)] = part
             else:
-                assert len(part) == rooms[name].size, "Arrow wrote a column in a way that is not known here"
+                assert len(part) == rooms[name].size, "Arrow wrote a column in an unknown way"
                 places[name] = here
             here += len(part)
         assert not named, f"Arrow left out {named.values()}"
@@ -141,14 +141,14 @@ class BatchBuffer:
         )
 
     def seal(self, entry: BatchEntry) -> memoryview:
-        """Add the header of the batch that was laid out; return the whole, which begins `at % PAGE_BYTES` in a page."""
+        """Add the header of the batch that was laid out; return all of it, at `at % PAGE_BYTES` in a page."""
         place = entry.at % PAGE_BYTES
         body = place + HEADER_BYTES
         self._view[place:body] = batch_header(entry, self._view[body : body + entry.body_bytes])
         return self._view[place : place + entry.stop - entry.at]
 
     def _rooms(self, rows: int, topic_bytes: int, payload_bytes: int) -> dict[str, Any]:
-        """Give buffers for columns to point to. They are not their places, which Arrow decides when it has them all."""
+        """Make placeholder buffers for the columns. Arrow decides their offsets when it has them all."""
         sizes = dict.fromkeys(_NUMBERS, _NUMBER_BYTES * rows) | {
             "has position": (rows + 7) // 8,
             "topic stops": _STOP_BYTES * (rows + 1),
@@ -161,13 +161,13 @@ class BatchBuffer:
             self._make_room(stop)
         begin_of = dict(zip(sizes, begins, strict=True))
         for name, size in (("topic stops", topic_bytes), ("payload stops", payload_bytes)):
-            # Arrow looks where the first begins and where the last ends.
+            # Arrow reads where the first value begins and where the last ends.
             _STOP.pack_into(self._memory, begin_of[name], 0)
             _STOP.pack_into(self._memory, begin_of[name] + _STOP_BYTES * rows, size)
         return {name: self._whole.slice(begin_of[name], size) for name, size in sizes.items()}
 
     def _batch_of(self, rows: int, rooms: dict[str, Any], position: Any) -> Any:
-        """Make a batch whose columns are rooms, for Arrow to say how it lies in a file."""
+        """Make a batch of placeholders, from which Arrow computes the layout in a file."""
         pyarrow = arrow()
         make, number = pyarrow.Array.from_buffers, pyarrow.int64()
         columns = {name: make(number, rows, [None, rooms[name]], 0) for name in _NUMBERS if name != "position"}
@@ -182,7 +182,7 @@ class BatchBuffer:
         size = max(_START_BYTES, 1 << (size - 1).bit_length())
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(AttributeError, OSError):
-            # A disk takes a few large pages at less cost than thousands of small ones.
+            # A few large pages cost less to write than thousands of small ones.
             self._memory.madvise(mmap.MADV_HUGEPAGE)
         self._view = memoryview(self._memory)
         self._whole = arrow().py_buffer(self._memory)
@@ -201,7 +201,7 @@ def _positions(runs: Sequence[RecordedRun], counts: list[int]) -> Any:
 
 
 class _Parts:
-    """A file for Arrow that keeps what is written as it is, without a copy."""
+    """A file for Arrow that keeps what is written without copying it."""
 
     closed = False
 
@@ -213,7 +213,7 @@ class _Parts:
         return len(part)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: no data waits here."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""

@@ -59,8 +59,8 @@ SEGMENT_AGE_NS = 600 * SECOND
 
 
 CHECKED_BYTES_MAX = 256 * 1024 * 1024
-"""So much of the newest closed segments is read whole when a log is opened, to find damage; of older ones the headers
-of batches. More takes longer to start, about 0.1 s for each gigabyte that is in memory, and seconds on a slow disk."""
+"""Bytes of the newest closed segments that are fully read when a log is opened, to find damage; of older ones only the
+headers of batches. More makes opening slower: 0.1 s for each gigabyte that is in memory, seconds on a slow disk."""
 
 PREPARED_MAX = 2
 """Batches that may wait to be written: one is made while the other is on its way to the disk."""

@@ -20,7 +20,7 @@ PIECE_RUNS = 50
 """Runs of messages in one piece."""
 
 ALONE_S = 5.0
-"""A joiner that is not in its own topic for so long has gone."""
+"""Time without a joiner in its own topic after which it counts as gone."""
 
 
 class Archive:

@@ -111,7 +111,7 @@ class SimulatedPort:
         self._is_awake = False
         if self._on_readable is not None and not self._is_closed:
             self._on_readable()
-            # Whoever took one datagram alone is called again for the next.
+            # A driver that took only one datagram is called again for the next.
             self._wake()
 
     def receive(self, bytes_max: int) -> Arrived:

@@ -1,4 +1,4 @@
-"""A world for whole asyncio programs: computers on a simulated network, from one seed, in virtual time.
+"""Run whole asyncio programs on computers of a simulated network, from one seed, in virtual time.
 
     world = World(seed=1, loss=0.05)
 
@@ -14,8 +14,8 @@
     world.run(rehearse())
     world.verdict().check()
 
-Programs use `vivum.connect()` as ever. What the seed does not decide is what they take from elsewhere: the wall clock,
-`random`, threads, files. `loop.time()`, `asyncio.sleep` and `asyncio.timeout` are virtual.
+Programs use `vivum.connect()` without any change. `loop.time()`, `asyncio.sleep` and `asyncio.timeout` are virtual. The
+seed does not decide what programs take from elsewhere: the wall clock, `random`, threads, files.
 """
 
 import asyncio
@@ -57,13 +57,13 @@ from vivum.testing.verdict import WorldVerdict
 T = TypeVar("T")
 
 EPOCH_NS = 1_767_225_600 * SECOND
-"""When every world begins by its programs' clocks: the first of January 2026."""
+"""The time on its programs' clocks when a world begins: the first of January 2026."""
 
 TIME_LIMIT_S = 3600.0
-"""How long a world may run unless it is told otherwise."""
+"""How long a world may run by default."""
 
 UNDER_WAY_NS = 1 * SECOND
-"""What was sent within this time of the end may still be under way: nobody is owed it."""
+"""Messages sent this shortly before the end may still be under way: they need not have arrived."""
 
 
 class SimulatedHost:
@@ -104,7 +104,7 @@ class SimulatedHost:
         return self.process
 
     async def call(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Call a coroutine function inside the running process: it sleeps and dies with it.
+        """Call a coroutine function inside the running process: it pauses and dies with it.
 
         Raises `ProcessKilled` if the process ends meanwhile, `UsageError` if none runs.
         """
@@ -114,17 +114,17 @@ class SimulatedHost:
         return result
 
     def kill(self, *, after_datagrams: int = 0) -> None:
-        """End the process without a word, as `kill -9` or a power cut does. Nothing happens if none runs.
+        """End the process abruptly, as `kill -9` or a power cut does. Nothing happens if none runs.
 
         With `after_datagrams` it first sends this many more datagrams, and dies between two effects of its node: some
-        of those that it had to tell of something know it, and others do not.
+        hosts get its last news, and others do not.
         """
         if self.process is not None and self.process.is_running:
             self.world.note(f"kill of {self.name}" + (f" after {after_datagrams} datagrams" if after_datagrams else ""))
             self.process.kill_after(after_datagrams)
 
     def pause(self, seconds: float) -> None:
-        """Stop the process for a while, as a long garbage collection or `SIGSTOP` does: its socket goes on filling."""
+        """Stop the process for a while, as a long garbage collection or `SIGSTOP` does. Its socket keeps filling."""
         if self.process is not None and self.process.is_running:
             self.world.note(f"pause of {self.name} for {seconds:g} s")
             self.process.pause(round(seconds * SECOND))
@@ -179,17 +179,17 @@ class NodeSink:
         self._world.take(self._domain, msgspec.structs.replace(record, time_ns=self._world.scheduler.now_ns))
 
     def end(self, cause: str) -> None:
-        """Record the end of a process whose node did not say good-bye."""
+        """Record the end of a process whose node did not close."""
         if self._life is not None:
             self(NodeStopped(0, *self._life, cause))
         self._has_ended = True
 
     def close(self) -> None:
-        """Do nothing: all is taken already."""
+        """Do nothing: records are handed over at once."""
 
 
 class World:
-    """Computers, the network between them, and what goes wrong."""
+    """Computers, the network between them, and their faults."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class World:
             _check_share(name, share)
         self.seed = seed
         self.random = RandomSource(seed).fork("testing")
-        """For programs and tests that want to draw something: the seed decides it too."""
+        """Randomness for programs and tests, decided by the seed."""
 
         self.multicast = multicast
         self.scheduler = Scheduler()
@@ -251,7 +251,7 @@ class World:
     # Hosts.
 
     def host(self, name: str) -> SimulatedHost:
-        """Return the computer of this name, which is there from the first time that it is asked for."""
+        """Return the computer of this name. The first call makes it."""
         known = self.hosts.get(name)
         if known is None:
             rng = self.random.fork("host", name)
@@ -268,12 +268,12 @@ class World:
                 return each.address
         raise OSError(0, f"no host of this world has that name; there are {', '.join(self.hosts)}")
 
-    # What goes wrong.
+    # Faults.
 
     def split(self, *sides: Iterable[SimulatedHost | str]) -> None:
-        """Cut the network into sides that do not hear each other, in place of any split before.
+        """Cut the network into sides that do not hear each other, instead of any former split.
 
-        Hosts that are named in none are a side of their own. Without sides the network is whole again.
+        Hosts not named form a side of their own. Without sides the network is whole again.
         """
         self._sides = [{self._host_of(each).name for each in side} for side in sides]
         named = [name for side in self._sides for name in sorted(side)]
@@ -283,7 +283,7 @@ class World:
         self._apply_faults()
 
     def loss(self, share: float, *hosts: SimulatedHost | str) -> None:
-        """Lose this share of what arrives at these hosts, or at all; 0 ends it."""
+        """Lose this share of what arrives at these hosts, or at all hosts if none are named; 0 ends the loss."""
         _check_share("loss", share)
         chosen = [self._host_of(each) for each in hosts] or list(self.hosts.values())
         if not hosts:
@@ -294,7 +294,7 @@ class World:
         self._apply_faults()
 
     def duplicates(self, share: float) -> None:
-        """Let this share of datagrams arrive twice."""
+        """Deliver this share of datagrams twice."""
         self._duplicates = _check_share("duplicates", share)
         self.note(f"duplicates {share:g}")
         self._apply_faults()
@@ -349,7 +349,7 @@ class World:
         neighbour: Callable[[Endpoint], SimulatedPort | None],
         on_closed: Callable[[SimulatedPort], None],
     ) -> SimulatedPort:
-        """Give a socket its link."""
+        """Connect a socket to a link."""
         self._opened += 1
         port = SimulatedPort(
             NodeId(self._opened),
@@ -369,11 +369,11 @@ class World:
         return port
 
     def unplug(self, port: SimulatedPort) -> None:
-        """Take a socket's link away."""
+        """Disconnect a socket from its link."""
         del self._ports[port]
 
     def make_sink(self, domain: str) -> NodeSink:
-        """Make what takes the trace of one node of a domain."""
+        """Make a sink for the trace of one node of a domain."""
         return NodeSink(self, domain)
 
     def take(self, domain: str, record: TraceRecord) -> None:
@@ -399,7 +399,7 @@ class World:
             self._recent.popleft()
 
     def note(self, what: str) -> None:
-        """Put a line into the trace: what a test does to its world."""
+        """Add a line to the trace about what a test does to its world."""
         record = FaultInjected(self.scheduler.now_ns, 0, 0, what)
         self._hash(record)
         if self._trace is not None:
@@ -413,7 +413,7 @@ class World:
         await asyncio.sleep(seconds)
 
     def run(self, test: Coroutine[Any, Any, T]) -> T:
-        """Run a test to its end, and return what it returns. What still runs then is thrown away.
+        """Run a test to its end, and return what it returns. Processes that still run then are discarded.
 
         Raises `Deadlock`, which names the tasks that wait, if the test cannot end or takes longer than the limit.
         """
@@ -435,7 +435,7 @@ class World:
 
     @property
     def records(self) -> int:
-        """How many trace records there were so far."""
+        """The number of trace records so far."""
         return self._hash.count
 
     def verdict(self) -> WorldVerdict:
@@ -446,7 +446,7 @@ class World:
 
     @property
     def trace_hash(self) -> str:
-        """The digest of all that happened so far: of every record, and of how many datagrams and events there were."""
+        """The digest of every trace record so far, and of the numbers of datagrams and events."""
         return self.verdict().trace_hash if self._verdict is not None else self._digest()
 
     def _digest(self) -> str:
@@ -487,7 +487,7 @@ class World:
         self._failures.append(f"{where}: {context['message']}" + ("" if error is None else f": {_text(error)}"))
 
     def _end(self) -> None:
-        """Throw away what still runs: tasks of the test as `asyncio.run` does, processes without a word."""
+        """Discard what still runs: cancel tasks of the test as `asyncio.run` does, and kill processes."""
 
         async def end() -> None:
             own = asyncio.current_task()

@@ -66,14 +66,14 @@ class Nak(ControlMessage, frozen=True, tag=1):
 
 
 class Ack(ControlMessage, frozen=True, tag=2):
-    """Tells the sender of a stream, named as in `Nak`, that all below `prefix` was received or given up."""
+    """Acknowledges to the sender of a stream, named as in `Nak`, that all below `prefix` was received or given up."""
 
     incarnation: U16
     prefix: U64
 
 
 class Heartbeat(ControlMessage, frozen=True, tag=3):
-    """Tells which frames of the header's own stream can be had: `first <= n < stop`.
+    """Announces the available frames of the header's own stream: `first <= n < stop`.
 
     Frame `first` begins with message `message`, so a receiver that must skip knows what it lost.
     """

@@ -31,7 +31,7 @@ class Seek(ControlMessage, frozen=True, tag=40):
 
 
 class Beacon(ControlMessage, frozen=True, tag=41):
-    """Tells where the configuration service is, and how it ranks among others (`protocols/discovery/rank.py`)."""
+    """Announces the configuration service's endpoint, and its rank among others (`protocols/discovery/rank.py`)."""
 
     host: Host
     port: U16

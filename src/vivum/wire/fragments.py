@@ -1,6 +1,6 @@
 """Messages in pieces, joined on the way in (`docs/design/wire.md`, Fragments); `FrameBuilder.seal_parts` cuts them.
 
-Knows runs of messages, nothing of streams: whoever feeds a `Joiner` has put the frames of each sender in order first.
+Knows runs of messages, nothing of streams: the caller of a `Joiner` puts the frames of each sender in order first.
 
 Invariants of a `Joiner`: at most `joins_open_max` joins are open; the lengths that their first fragments
 stated add up to `bytes_reserved`, at most `join_bytes_max`; each holds fewer bytes than was stated for it.

@@ -77,7 +77,7 @@ class Outbox:
         if not self._chunks and type(payloads) is list and size is not None and len(payloads) <= _CHUNK_MESSAGES:
             # As below, for less work: a batch of one of many groups comes alone.
             self._next, self._stop = first_sequence, first_sequence + len(payloads)
-            # A copy: whoever sends may use the list again.
+            # A copy: the sender may reuse its list.
             self._chunks.append(payloads[:])
             self._size = self._chunk_bytes = size
             return

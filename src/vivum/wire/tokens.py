@@ -47,7 +47,7 @@ class StreamRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A node asks for frames of a stream. Whoever serves some of them takes those out of the request.
+    """A node's request for frames of a stream. A member that serves some of them removes those from the request.
 
     `tried` tells that the partition which should cache them was asked in vain, `age` for how many whole rounds the
     request has been in this ring: after one, every member has seen it.
@@ -102,7 +102,7 @@ class Token(RingToken, frozen=True, tag=4):
 
 
 class RegionReport(ControlMessage, frozen=True, tag=21):
-    """Tells the sender of a stream how it stands in a region: what is stable, what all lack, how fast to go.
+    """Reports a stream's state in a region to its sender: what is stable, what all lack, how fast to go.
 
     `incarnation` is the life of that sender; `stable`, `floor` and `confirmed` are as in `StreamRecord`; `sharers` is
     how many send; `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
@@ -125,7 +125,7 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
 
 
 class StreamProgress(ControlMessage, frozen=True, tag=22):
-    """Tells a region how far the header's own stream has come, while it is idle and not all is stable."""
+    """Reports to a region how far the header's own stream goes, while it is idle and not all is stable."""
 
     stop: U64
     closed: bool

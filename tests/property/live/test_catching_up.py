@@ -140,6 +140,7 @@ def check(seen: list[Got | MissedMessages], known: dict[Member, set[int]]) -> No
 def test_each_message_comes_once_in_order_and_every_hole_is_told(
     left: tuple[NodeHandle, Seat], steps: list[object], begins: list[int], bytes_max: int
 ) -> None:
+    """B5: a gap of one sender made the reader forget what it had of all others, and deliver it twice."""
     node, seat = left
     reader = Reader(bytes_max)
     made = CatchingUp(node, seat, reader, "all")

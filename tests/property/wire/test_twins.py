@@ -259,7 +259,7 @@ def test_taking_frames_together_agrees(buffers, start, messages_max):
 
 
 def pieces(runs):
-    """Tell of every message its group, number, what flags its run had, and itself."""
+    """Return every message with its group, its number and the flags of its run."""
     return [(group, first + at, flags, each) for group, first, flags, part in runs for at, each in enumerate(part)]
 
 
@@ -274,7 +274,7 @@ def most_messages(frames):
 
 
 def beginnings(frames, messages_max):
-    """Tell where runs begin, found by another way: only counts are looked at, of one frame and the one before."""
+    """Return where runs begin, found in another way: by the counts of one frame and the one before."""
     found, length, before = [], 0, None
     for index, frame in enumerate(frames):
         for place, (group, first, flags, payloads) in enumerate(behind_list(frame)):

@@ -134,6 +134,7 @@ def _in_a_view() -> History:
 
 
 def test_a_failure_that_names_nobody_does_not_pay_for_a_member_of_the_view() -> None:
+    """B11: a sender could report everything as failed, to nobody in particular."""
     history = _in_a_view()
     history.failed("1.1", 1, 2)
     assert len(_what(history)) == 1
@@ -152,6 +153,7 @@ def test_a_failure_that_names_nobody_pays_for_what_was_sent_before_the_sender_le
 
 
 def test_what_was_confirmed_is_owed_to_a_member_that_is_dropped_later_but_not_to_one_that_crashes() -> None:
+    """B11: a receiver could start over each time, and never be handed anything."""
     for cause, count in (("crash", 0), ("closed", 0), ("dropped by the configuration service", 1)):
         history = _in_a_view()
         history.stable("1.1", 1, 2)

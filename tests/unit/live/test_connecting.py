@@ -31,6 +31,7 @@ from vivum.core.errors import UsageError
     ],
 )
 def test_wrong_options_are_told_in_one_sentence(options: dict[str, Any], told: str) -> None:
+    """R2: some of these were tracebacks, and some were accepted."""
     with pytest.raises(UsageError) as caught:
         vivum.connect(**options)
     assert told in str(caught.value)

@@ -35,6 +35,7 @@ class Basket(vivum.Message):
     ],
 )
 def test_a_value_that_receivers_could_not_read_is_refused(value: Any, told: str) -> None:
+    """R2: such values were sent, and receivers skipped them without a word."""
     codec = codec_of(Basket if isinstance(value, Basket) else Quote)
     with pytest.raises(UsageError) as caught:
         codec.encode(value)

@@ -30,7 +30,7 @@ def standing_net(count=5, standbys=2, **settings):
 
 
 def copies(net):
-    return {where.host: place.copy for where, place in net.places.items() if place.copy.service is not None}
+    return {where.host: role.copy for where, role in net.roles.items() if role.copy.service is not None}
 
 
 def assert_one_service(net, clients):
@@ -141,11 +141,11 @@ def test_support_for_a_life_that_has_ended_meanwhile_is_passed_over():
         net.run_for(100 * MILLISECOND)
     net.drop = lambda *_: False
     clients[0].serve_by(net.now_ns, [Endpoint("elsewhere", 1)])
-    place = net.places[clients[0].endpoint]
+    role = net.roles[clients[0].endpoint]
     (support,) = split(asked[0])
     for each in clients[1:]:
-        place.on_frame(net.now_ns, each.endpoint, support)
-    assert place.serving is None
+        role.on_frame(net.now_ns, each.endpoint, support)
+    assert role.serving is None
     # The second standby goes on for those who are left.
     net.run_for(10 * SECOND)
     assert [where.host for where, _ in net.serving()] == ["h2"]

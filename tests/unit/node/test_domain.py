@@ -51,11 +51,11 @@ class Hosts:
 
     def start(self, number: int, way_in: WayIn | None = None, group: GroupId | None = GROUP) -> MemberParts:
         """Let a node join the domain, and a group as soon as it can."""
-        place = place_of(number)
+        endpoint = endpoint_of(number)
         parts = compose_member(
-            f"node {number}", DOMAIN, place, Random(number), QsmSettings(), Limits(), way_in or WayIn()
+            f"node {number}", DOMAIN, endpoint, Random(number), QsmSettings(), Limits(), way_in or WayIn()
         )
-        self.parts[place], self.told[place], self._channels[place] = parts, [], set()
+        self.parts[endpoint], self.told[endpoint], self._channels[endpoint] = parts, [], set()
         parts.node.submit(self.now_ns, JoinDomain())
         if group is not None:
             parts.node.submit(self.now_ns, JoinGroup(group, Channel(0), ()))
@@ -63,17 +63,17 @@ class Hosts:
 
     def kill(self, number: int) -> None:
         """End a node without a word."""
-        del self.parts[place_of(number)]
+        del self.parts[endpoint_of(number)]
 
     def part(self, *numbers: int) -> None:
         """Cut these off from all others; without any, let all hear all."""
-        self._sides = {place_of(number): 1 for number in numbers}
+        self._sides = {endpoint_of(number): 1 for number in numbers}
 
     def advance(self, duration_ns: int) -> None:
         """Let time pass, and everybody do what is due."""
         until_ns = self.now_ns + duration_ns
         while True:
-            while sum(self._carry(place) for place in list(self.parts)):
+            while sum(self._carry(endpoint) for endpoint in list(self.parts)):
                 pass
             deadlines = [parts.node.next_deadline_ns() for parts in self.parts.values()]
             next_ns = min((each for each in deadlines if each is not None), default=until_ns)
@@ -84,46 +84,46 @@ class Hosts:
                 parts.node.on_timer(self.now_ns)
         self.now_ns = until_ns
 
-    def _carry(self, place: Endpoint) -> bool:
-        effects = self.parts[place].node.take_output()
+    def _carry(self, endpoint: Endpoint) -> bool:
+        effects = self.parts[endpoint].node.take_output()
         for effect in effects:
-            self.told[place].append(effect)
+            self.told[endpoint].append(effect)
             if isinstance(effect, ChannelOpened):
-                self._channels[place].add(effect.channel)
+                self._channels[endpoint].add(effect.channel)
             elif isinstance(effect, ChannelClosed):
-                self._channels[place].discard(effect.channel)
+                self._channels[endpoint].discard(effect.channel)
             elif isinstance(effect, Datagram):
-                self.sent.append((place, effect))
-                self._deliver(place, effect)
+                self.sent.append((endpoint, effect))
+                self._deliver(endpoint, effect)
         return bool(effects)
 
     def _deliver(self, source: Endpoint, datagram: Datagram) -> None:
-        for place, parts in self.parts.items():
+        for endpoint, parts in self.parts.items():
             where = datagram.destination
-            is_listener = self.carries_multicast and place != source and where in self._channels[place]
-            hears = place == where or is_listener
-            if hears and self._sides.get(place, 0) == self._sides.get(source, 0):
+            is_listener = self.carries_multicast and endpoint != source and where in self._channels[endpoint]
+            hears = endpoint == where or is_listener
+            if hears and self._sides.get(endpoint, 0) == self._sides.get(source, 0):
                 parts.node.on_datagrams(self.now_ns, [(source, datagram.data)])
 
     def hear(self, number: int, source: Endpoint, message: Seek | Beacon | Farewell) -> None:
         """Let a node hear a word of discovery from somewhere else."""
         data = encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, self.now_ns, message)
-        self.parts[place_of(number)].node.on_datagrams(self.now_ns, [(source, data)])
+        self.parts[endpoint_of(number)].node.on_datagrams(self.now_ns, [(source, data)])
 
     def events(self, number: int) -> list[Event]:
         """List what a node told, channels left out."""
-        told = self.told[place_of(number)]
+        told = self.told[endpoint_of(number)]
         return [each for each in told if isinstance(each, Event) and not isinstance(each, ChannelOpened)]
 
     @property
     def carriers(self) -> list[Endpoint]:
         """Where a service is carried."""
-        return [place for place, parts in self.parts.items() if parts.domain.carries_service]
+        return [endpoint for endpoint, parts in self.parts.items() if parts.domain.carries_service]
 
     @property
     def members(self) -> dict[Endpoint, str]:
         """The lives of all nodes."""
-        return {place: str(parts.client.member) for place, parts in self.parts.items()}
+        return {endpoint: str(parts.client.member) for endpoint, parts in self.parts.items()}
 
     def check_whole(self) -> None:
         """All nodes have one service, a life of it, and one view of the group."""
@@ -138,7 +138,7 @@ class Hosts:
         assert len(views.pop()[1]) == len(self.parts)
 
 
-def place_of(number: int) -> Endpoint:
+def endpoint_of(number: int) -> Endpoint:
     return Endpoint(f"10.0.0.{number}", 1000)
 
 
@@ -148,7 +148,7 @@ def types(events: list[Event], *wanted: type[Event]) -> list[type[Event]]:
 
 def words(sent: list[tuple[Endpoint, Datagram]], source: Endpoint) -> list[tuple[object, object]]:
     """List what was said in discovery by one node, with the destinations."""
-    frames = [(each.destination, split(each.data)[0]) for place, each in sent if place == source]
+    frames = [(each.destination, split(each.data)[0]) for endpoint, each in sent if endpoint == source]
     return [(where, decode_control(frame)) for where, frame in frames if frame.kind is Kind.DISCOVERY]
 
 
@@ -157,7 +157,7 @@ def test_who_hears_nobody_carries_the_service_and_joins_it():
     hosts.advance(240 * MILLISECOND)
     assert hosts.carriers == []
     hosts.advance(100 * MILLISECOND)
-    assert hosts.carriers == [place_of(1)]
+    assert hosts.carriers == [endpoint_of(1)]
     assert types(hosts.events(1), ServiceFound, LifeBegan) == [ServiceFound, LifeBegan]
     hosts.advance(SECOND)
     hosts.check_whole()
@@ -168,7 +168,7 @@ def test_who_finds_a_service_joins_it_and_carries_none():
     hosts.advance(SECOND)
     hosts.start(2)
     hosts.advance(SECOND)
-    assert hosts.carriers == [place_of(1)]
+    assert hosts.carriers == [endpoint_of(1)]
     hosts.check_whole()
     assert types(hosts.events(2), ServiceFound, LifeBegan, LifeEnded) == [ServiceFound, LifeBegan]
 
@@ -177,8 +177,8 @@ def test_groups_that_are_joined_before_the_service_is_found_wait_for_it():
     hosts = Hosts()
     parts = hosts.start(1, WayIn(embedded=False))
     hosts.advance(3 * SECOND)
-    assert all(isinstance(word, Seek) for _, word in words(hosts.sent, place_of(1)))
-    assert len(words(hosts.sent, place_of(1))) == len(hosts.sent), (
+    assert all(isinstance(word, Seek) for _, word in words(hosts.sent, endpoint_of(1)))
+    assert len(words(hosts.sent, endpoint_of(1))) == len(hosts.sent), (
         "nobody is asked for a place before there is a service"
     )
     hosts.start(2)
@@ -202,7 +202,7 @@ def test_of_two_services_that_meet_one_gives_way_and_its_nodes_follow_with_new_l
     hosts.advance(5 * SECOND)
     hosts.check_whole()
     for number in (3, 4, 5):
-        assert hosts.members[place_of(number)] == before[place_of(number)], "the larger side stays"
+        assert hosts.members[endpoint_of(number)] == before[endpoint_of(number)], "the larger side stays"
     for number in (1, 2):
         # In the order of causes: another service, hence the end of the life that the former one gave.
         told = types(hosts.events(number), ServiceFound, LifeBegan, LifeEnded)
@@ -213,7 +213,7 @@ def test_nodes_that_have_nothing_to_say_count_for_their_service_all_the_time():
     # They put their sign of life off when the service spoke: the beacon of an idle domain said that nobody was there,
     # and the smaller side of a split won.
     hosts = Hosts(3, 4, 5)
-    watching = hosts.parts[place_of(4)]
+    watching = hosts.parts[endpoint_of(4)]
     hosts.advance(SECOND)
     counted = set()
     for _ in range(60):
@@ -230,10 +230,10 @@ def test_a_service_that_gives_way_tells_its_nodes_of_the_other_before_it_ends():
     hosts.advance(SECOND)
     hosts.sent.clear()
     greater = Beacon("10.0.0.9", 1000, True, 9, 1, 0)
-    hosts.hear(1, place_of(9), greater)
+    hosts.hear(1, endpoint_of(9), greater)
     hosts.advance(MILLISECOND)
-    assert (place_of(2), greater) in words(hosts.sent, place_of(1))
-    assert not hosts.parts[place_of(1)].domain.carries_service
+    assert (endpoint_of(2), greater) in words(hosts.sent, endpoint_of(1))
+    assert not hosts.parts[endpoint_of(1)].domain.carries_service
 
 
 def test_a_standby_takes_over_from_a_service_that_died_and_all_lives_go_on():
@@ -245,9 +245,9 @@ def test_a_standby_takes_over_from_a_service_that_died_and_all_lives_go_on():
     hosts.kill(int(dead.host.rpartition(".")[2]))
     hosts.advance(20 * SECOND)
     hosts.check_whole()
-    assert hosts.members == {place: life for place, life in before.items() if place != dead}
-    for place in hosts.parts:
-        number = int(place.host.rpartition(".")[2])
+    assert hosts.members == {endpoint: life for endpoint, life in before.items() if endpoint != dead}
+    for endpoint in hosts.parts:
+        number = int(endpoint.host.rpartition(".")[2])
         assert types(hosts.events(number), LifeBegan, LifeEnded) == [LifeBegan]
 
 
@@ -270,17 +270,17 @@ def test_a_service_of_a_later_round_has_time_to_take_the_node_over_before_it_beg
     hosts.advance(SECOND)
     parts = hosts.start(2)
     hosts.advance(SECOND)
-    life, place = parts.client.member, place_of(9)
-    later = ServiceInfo(place, False, 9, term_of(1, 77), hosts.now_ns)
+    life, endpoint = parts.client.member, endpoint_of(9)
+    later = ServiceInfo(endpoint, False, 9, term_of(1, 77), hosts.now_ns)
     hosts.sent.clear()
-    hosts.hear(2, place, later.to_beacon())
+    hosts.hear(2, endpoint, later.to_beacon())
     hosts.advance(FOLLOW_PATIENCE_NS - 100 * MILLISECOND)
     assert parts.domain.service == later
     assert parts.client.member == life
-    hosts.hear(2, place, later.to_beacon())
+    hosts.hear(2, endpoint, later.to_beacon())
     hosts.advance(200 * MILLISECOND)
     assert parts.client.member is None
-    assert parts.client.follows(place)
+    assert parts.client.follows(endpoint)
     assert LifeEnded(life) in hosts.events(2)
 
 
@@ -311,7 +311,7 @@ def test_who_leaves_gives_its_place_back_and_says_so():
     assert parts.domain.state is DomainState.LEFT
     assert hosts.events(2)[-2:] == [LifeEnded(hosts.events(2)[-2].member), DomainLeft()]
     hosts.advance(SECOND)
-    assert hosts.parts[place_of(1)].client.members_of(GROUP) == (hosts.parts[place_of(1)].client.member,)
+    assert hosts.parts[endpoint_of(1)].client.members_of(GROUP) == (hosts.parts[endpoint_of(1)].client.member,)
 
 
 def test_who_leaves_and_gets_no_answer_has_left_when_its_time_is_over():
@@ -336,23 +336,23 @@ def test_a_service_that_leaves_says_farewell_and_the_lives_of_its_nodes_go_on():
         hosts.start(number)
     hosts.advance(3 * SECOND)
     before = hosts.members
-    leaving = hosts.parts[place_of(1)]
+    leaving = hosts.parts[endpoint_of(1)]
     leaving.node.submit(hosts.now_ns, LeaveDomain(SECOND))
     hosts.advance(MILLISECOND)
     assert DomainLeft() in hosts.events(1)
-    assert Farewell(*place_of(1)) in [word for _, word in words(hosts.sent, place_of(1))]
+    assert Farewell(*endpoint_of(1)) in [word for _, word in words(hosts.sent, endpoint_of(1))]
     hosts.kill(1)
     hosts.advance(5 * SECOND)
     hosts.check_whole()
-    assert hosts.members == {place: life for place, life in before.items() if place != place_of(1)}
+    assert hosts.members == {endpoint: life for endpoint, life in before.items() if endpoint != endpoint_of(1)}
 
 
 def test_who_never_joined_leaves_at_once_and_nobody_joins_twice():
     hosts = Hosts(1)
-    parts = hosts.parts[place_of(1)]
+    parts = hosts.parts[endpoint_of(1)]
     with pytest.raises(UsageError, match="takes part"):
         parts.node.submit(hosts.now_ns, JoinDomain())
-    outside = compose_member("outside", DOMAIN, place_of(2), Random(2), QsmSettings(), Limits(), WayIn())
+    outside = compose_member("outside", DOMAIN, endpoint_of(2), Random(2), QsmSettings(), Limits(), WayIn())
     outside.node.submit(hosts.now_ns, LeaveDomain(SECOND))
     assert outside.node.take_output() == [DomainLeft()]
 
@@ -363,14 +363,14 @@ def test_a_node_whose_network_was_not_seen_to_work_begins_no_service_and_says_so
     hosts.advance(30 * SECOND)
     assert hosts.carriers == []
     assert hosts.events(1).count(NetworkAwaited()) == 1
-    sought = [word for _, word in words(hosts.sent, place_of(1))]
+    sought = [word for _, word in words(hosts.sent, endpoint_of(1))]
     assert len(sought) > 50, "it goes on looking"
     assert not any(word.willing for word in sought), "nobody need wait for it"
     parts.node.submit(hosts.now_ns, TrustNetwork())
     hosts.advance(240 * MILLISECOND)
     assert hosts.carriers == [], "now that somebody can answer, all have time for it"
     hosts.advance(100 * MILLISECOND)
-    assert hosts.carriers == [place_of(1)]
+    assert hosts.carriers == [endpoint_of(1)]
 
 
 def test_a_word_of_another_host_shows_that_the_network_works():
@@ -388,7 +388,7 @@ def test_who_waits_for_its_network_joins_the_others_when_it_is_there():
     hosts.part(2)
     hosts.start(2, WayIn(awaits_network=True))
     hosts.advance(3 * SECOND)
-    assert hosts.carriers == [place_of(1)]
+    assert hosts.carriers == [endpoint_of(1)]
     hosts.part()
     hosts.advance(2 * SECOND)
     hosts.check_whole()
@@ -400,11 +400,11 @@ def test_who_waits_for_its_network_joins_the_others_when_it_is_there():
     [
         (WayIn(), 0),
         (WayIn(embedded=False), None),
-        (WayIn([place_of(1)]), 0),
-        (WayIn([place_of(9), place_of(1)]), 150 * MILLISECOND),
-        (WayIn([place_of(9)]), None),
-        (WayIn([place_of(9)], meets=True), 1500 * MILLISECOND),
+        (WayIn([endpoint_of(1)]), 0),
+        (WayIn([endpoint_of(9), endpoint_of(1)]), 150 * MILLISECOND),
+        (WayIn([endpoint_of(9)]), None),
+        (WayIn([endpoint_of(9)], meets=True), 1500 * MILLISECOND),
     ],
 )
 def test_with_seeds_only_a_seed_carries_a_service_the_first_of_them_first(way_in: WayIn, after_ns: int | None):
-    assert way_in.carry_after_ns(place_of(1)) == after_ns
+    assert way_in.carry_after_ns(endpoint_of(1)) == after_ns

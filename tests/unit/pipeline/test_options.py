@@ -11,6 +11,7 @@ PAYLOAD = types.StructType([types.StructField("payload", types.BinaryType())])
 
 
 def test_a_path_with_a_nul_is_wrong_use() -> None:
+    """R2: it was a traceback."""
     with pytest.raises(UsageError, match=r"path='/tmp/a.x00b' is not a path"):
         read_options({"path": "/tmp/a\0b"})
 

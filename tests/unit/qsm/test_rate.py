@@ -292,7 +292,7 @@ class OwnLink:
         self.now_ns = 0
 
     def run(self, periods: int, asleep_ns: int = 0) -> list[int]:
-        """Tell how long the queue was after each period; in each the sender sends nothing for some time."""
+        """Return the length of the queue after each period; in each the sender sends nothing for some time."""
         queues_ns = []
         for _ in range(periods):
             sent = self.estimate.rate * (PERIOD - asleep_ns) // SECOND

@@ -147,7 +147,7 @@ def test_a_file_system_that_refuses_the_way_past_its_cache_gets_all_through_it(t
 
 
 def test_memory_of_an_unusually_large_batch_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_buffer, "KEPT_BYTES_MAX", 8 * 1024 * 1024)
+    monkeypatch.setattr(batch_buffer, "REUSED_BYTES_MAX", 8 * 1024 * 1024)
     with SegmentLog(tmp_path) as log:
         log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [bytes(9 * 1024 * 1024)])])
         assert len(log._buffers[-1]._memory) == 16 * 1024 * 1024

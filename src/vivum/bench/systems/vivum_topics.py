@@ -26,7 +26,7 @@ POLL_S = 0.02
 """How often a receiver looks whether it is over; nothing that is measured waits for it."""
 
 TOPICS_LOOKED_AT = 64
-"""Of many topics so many are asked whether all members are there."""
+"""How many of many topics are asked whether all members are there."""
 
 JOIN_S_MAX = 60.0
 
@@ -69,7 +69,7 @@ class _Place:
         self.told = told
 
     async def meet(self, members: int) -> None:
-        """Wait until so many members are in the topics."""
+        """Wait until this many members are in the topics."""
         looked_at = self.topics[:: max(1, len(self.topics) // TOPICS_LOOKED_AT)]
         for topic in [self.topics[-1], *looked_at]:
             await topic.wait_for_members(members)

@@ -1,9 +1,9 @@
-"""What joiners and recorders say to each other, and how a joiner asks: back copies of a topic, piece by piece.
+"""Ask recorders for back copies of a topic, piece by piece, and the messages that joiners and recorders exchange.
 
 A node that wants back copies enters a topic of its own below `REPLAY_TOPICS`. Recorders watch for such topics and enter
 them too. The node says what it wants (`want`); a recorder that has it answers with a piece (`back`). From then on the
-node asks that recorder, one piece at a time as it has room, so neither side holds more than a piece for the other. The
-line is closed when nobody at the node needs it any more, and the recorder leaves too.
+node asks that recorder, one piece at a time as it has room, so neither side holds more than a piece for the other. This
+topic is the node's *line*. It is closed when nobody at the node needs it any more, and the recorder leaves it too.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ OWN_TOPICS = "/vivum"
 REPLAY_TOPICS = f"{OWN_TOPICS}/replay"
 
 FROM_THE_BEGINNING = -1
-"""As an offset: from the oldest message in the log."""
+"""As an offset, stands for the oldest message in the log."""
 
 ASK_S = 0.3
-"""How long to wait for an answer before asking again: a recorder may have come only now."""
+"""How long to wait for an answer before asking again: a recorder may only have joined now."""
 
 RENEW_S = 2.0
 """How long to wait for a recorder before the line gets a new name. Recorders look at each name once."""
@@ -44,23 +44,23 @@ BackRun = tuple[int, int, int, int, int, list[bytes]]
 
 
 class BackCopies(Message):
-    """`want`: from this offset and this time of delivery on. `back`: a piece. `refused`: why not, in `text`."""
+    """`want` asks for copies from an offset and a delivery time. `back` is a piece. `refused` says why in `text`."""
 
     what: str
     request: int
     topic: str
     offset: int
-    """Where to begin; of an answer, where the next piece begins."""
+    """Where to begin; in an answer, where the next piece begins."""
 
     time_ns: int = 0
     to: str = ""
-    """The member that is asked; empty at first, for any."""
+    """The member that is asked; empty in the first question, which any may answer."""
 
     is_end: bool = False
-    """The piece reaches the end of the log, as of then."""
+    """Whether the piece reaches what was the end of the log."""
 
     tips: list[tuple[int, int, int]] = msgspec.field(default_factory=list)
-    """How far the log went before the piece was read: node, incarnation, next sequence."""
+    """How far the log went for each sender before the piece was read: node, incarnation, next sequence."""
 
     runs: list[BackRun] = msgspec.field(default_factory=list)
     text: str = ""
@@ -85,7 +85,7 @@ class ReplayLine:
         self._waiting: dict[int, asyncio.Future[tuple[Member, BackCopies]]] = {}
 
     async def open(self) -> None:
-        """Use the line; `close` must follow."""
+        """Begin to use the line; `close` must follow."""
         self._users += 1
         try:
             await self._line()
@@ -109,7 +109,7 @@ class ReplayLine:
             if self._topic is None:
                 self._opened += 1
                 self._life = self._node.member
-                # A fresh name: recorders are only told of new topics.
+                # A new name: recorders are told of new topics only.
                 name = f"{REPLAY_TOPICS}/{self._life}-{self._opened}"
                 self._topic = await self._node.enter(name, BackCopies, own=False)
                 # An answer that was missed is asked for again.
@@ -130,9 +130,9 @@ class ReplayLine:
             future.set_result((sender, message))
 
     async def ask(self, topic: str, offset: int, time_ns: int, whom: Member | None) -> tuple[Member, BackCopies]:
-        """Return the piece that begins at an offset, from a certain recorder or from any.
+        """Return the piece that begins at an offset, from the recorder `whom` or from any.
 
-        Raises `NoRecorderError` if nobody answers, or if the one that was asked is gone.
+        Raises `NoRecorderError` if none answers, or if the one that was asked is gone.
         """
         self._requests += 1
         request = self._requests
@@ -145,7 +145,7 @@ class ReplayLine:
             while not future.done():
                 line = await self._line()
                 if self._life != life:
-                    # A new life, perhaps with another service: its recorders were not asked yet.
+                    # A new life, perhaps with another service, whose recorders were not asked yet.
                     life, deadline, renewal = self._life, clock() + NOBODY_S, clock() + RENEW_S
                 if clock() > deadline:
                     raise self._nobody(topic, whom)

@@ -1,25 +1,24 @@
-"""Catching up: a reader gets the back copies of a topic first and then the live stream, each message once, in order.
+"""Hand a reader the back copies of a topic first and then the live stream: each message once, in order.
 
 Live messages are held until the back copies reach them: at most half of the reader's limit; beyond that the oldest are
-dropped, since the recorder has them too. A message is identified by sender, life and sequence; of two copies the second
+dropped, since the recorder has them too. A message is identified by sender, life and sequence; the second of two copies
 is left out.
 
-When do they meet? A message belongs to the view in which its sender numbered it. This node gets those of the
-view that it entered in, and of later ones; all others must come from the recorder. So every member is asked, as soon as
-it is in that view, how many messages it has numbered. The recorder tells with each piece how far its log goes for
-each sender (its tip). When for every sender the log reaches the first message that is held, or all that the sender had
-numbered, there is no hole. A sender that nobody recorded, or that went away meanwhile, is not waited for longer than
-`SETTLE_S`.
+When have the two met? A message belongs to the view in which its sender numbered it. This node gets messages of the
+view that it entered in, and of later ones, live; all others must come from the recorder. So every member is asked, as
+soon as it is in that view, how many messages it has numbered. With each piece, the recorder says how far its log goes
+for each sender (its tip). There is no hole when for every sender the log reaches the first held message, or all that
+the sender had numbered. For a sender that nobody recorded, or that left meanwhile, the wait ends after `SETTLE_S`.
 
-Back copies may reach further than what came live so far: the recorder can be ahead of this node. So also after that
-point what comes live is compared with what was handed on, for each sender until the two have met.
+The recorder can be ahead of this node, so back copies may reach further than the live stream so far. So live messages
+are still compared with what was handed on after that point, for each sender until copies and live stream have met.
 
-The live stream of a sender may have gaps, and all streams are interrupted when this node loses its life. Numbers of a
-sender's life never come twice, so neither takes back what is known of how far the reader has come. While catching up,
-the recorder is expected to fill a gap; what it has not filled by the end is reported then.
+The live stream of a sender may have gaps, and all streams are interrupted when this node loses its life. Sequence
+numbers of a sender's life are never reused, so what is known of the reader's position stays true in both cases. While
+catching up, the recorder is expected to fill a gap; what it has not filled by the end is reported then.
 
-Invariants: `_next` has the number that the reader expects next of each sender whose copies and live stream have not
-met; it only grows. While `is_live` is false nothing live reaches the reader. Each hole is reported once.
+Invariants: `_next` has the number that the reader expects next, for each sender whose copies and live stream have not
+met; it only grows. While `is_live` is false, no live message reaches the reader. Each hole is reported once.
 """
 
 import asyncio
@@ -48,23 +47,23 @@ ReplayStart = str | int | float | datetime
 """`"all"`, an offset of the recorder's log (int), or a time: a datetime, or seconds since 1970 (float)."""
 
 HOLD_SHARE = 0.5
-"""Share of the reader's limit that may be held back of the live stream; the rest is for back copies."""
+"""Share of the reader's limit for held live messages; the rest is for back copies."""
 
 POLL_S = 0.05
-"""How often a recorder that is still behind is asked again: about as often as it writes."""
+"""How often to ask a recorder that is still behind: about as often as it writes."""
 
 ASK_SENDER_S = 0.5
-"""How long a member may take to say how much it sent, before it is asked again."""
+"""How long a member may take to say how much it has numbered before it is asked again."""
 
 SETTLE_S = 3.0
-"""How long to wait for messages that perhaps nobody has."""
+"""How long to wait for messages that may be lost everywhere."""
 
 FOREVER = 1 << 64
 """Above every sequence number."""
 
 
 def read_start(start: ReplayStart) -> tuple[int, int]:
-    """Turn what `replay=` was given into an offset and a least time of delivery, in ns."""
+    """Convert the value of `replay=` into an offset and an earliest time of delivery, in ns."""
     match start:
         case "all":
             return FROM_THE_BEGINNING, 0
@@ -81,7 +80,7 @@ def read_start(start: ReplayStart) -> tuple[int, int]:
 
 
 class CatchingUp:
-    """One reader of one topic, on its way from the back copies to the live stream. Listens in its place."""
+    """Takes one reader of one topic from back copies to the live stream. Listens at the seat in its place."""
 
     wants_own = True
     """Own messages are in the back copies too, and must be matched with the live ones."""
@@ -95,7 +94,7 @@ class CatchingUp:
                 f"topic {seat.name} has the guarantee {seat.guarantee.name!r}; replay= needs {known}, whose messages "
                 "are numbered without a gap"
             )
-        # Of this reader alone: back copies have what passed those of the seat long ago.
+        # Layers for this reader alone: those of the seat may have seen the messages of back copies long ago.
         self._layers = tuple(each for each in seat.guarantee.make_layers() if each.is_headed)
         self.is_live = False
         self.sink: Listener = inbox
@@ -112,14 +111,14 @@ class CatchingUp:
         self._held_bytes = 0
         self._first_held: dict[Member, int] = {}
         self._view: TopicView | None = None
-        # Numbers that the live stream will not bring: first the recorder's to fill, once live all reported.
+        # Numbers that the live stream lacks. The recorder may fill them until the reader is live; the rest is reported.
         self._gaps: dict[Member, RangeSet] = {}
         self._is_interrupted = False
         self._has_given_up = False
         self._is_stopped = False
         self._task: asyncio.Task[None] | None = None
 
-    # The live side.
+    # The live stream.
 
     def put(self, delivery: Delivery) -> None:
         """Hold a delivery, or hand it on."""
@@ -136,16 +135,16 @@ class CatchingUp:
             self._let_oldest_go()
 
     def on_view(self, view: TopicView) -> None:
-        """Hand a view on; while catching up, the last one is handed on with what is held."""
+        """Hand a view on. While catching up keep the last one, and hand it on with the held messages."""
         if self.is_live:
             self.sink.on_view(view)
         else:
             self._view = view
 
     def interrupt(self, told: MissedMessages) -> None:
-        """Note that messages did not come live: a gap of one sender, or any number of all if the sender is not known.
+        """Note that live messages are missing: a gap of one sender, or an unknown number if no sender is named.
 
-        Only the part that the reader did not get from back copies is handed on, once it is certain.
+        Only what the reader did not get from back copies is reported, once that is certain.
         """
         sender = told.sender
         if sender is not None and told.first is not None and told.count is not None:
@@ -161,7 +160,7 @@ class CatchingUp:
                 self._add_gap(each, expected, FOREVER)
             self.sink.interrupt(told)
         else:
-            # What is held lies before a hole of unknown size, which must not come between it and what follows.
+            # A hole of unknown size follows the held messages. Drop these: the recorder brings both.
             while self._held:
                 self._let_oldest_go()
             self._is_interrupted = True
@@ -180,10 +179,10 @@ class CatchingUp:
         else:
             self._first_held[oldest.sender] = following
 
-    # The work.
+    # The back copies.
 
     async def begin(self) -> None:
-        """Find a recorder and get its first piece, then go on in the background. Raises `NoRecorderError`."""
+        """Get the first piece from a recorder, then go on in the background. Raises `NoRecorderError`."""
         await self._line.open()
         try:
             first = await self._ask()
@@ -203,7 +202,7 @@ class CatchingUp:
         except UsageError as error:
             self._give_up(f"{error}")
         finally:
-            # After a failure: go on with what there is.
+            # After a failure, go on with what is here.
             self._go_live()
             await self._line.close()
 
@@ -235,7 +234,7 @@ class CatchingUp:
             await asyncio.wait([asking])
 
     def _lacking(self) -> dict[Member, int]:
-        """Return the senders whose copies do not reach their live messages yet, and how far the copies go."""
+        """Return the senders whose copies do not reach their live messages yet, with how far the copies go."""
         found = {}
         for sender in self._goals.keys() | self._first_held.keys() | self._gaps.keys():
             needed = self._first_held.get(sender, self._goals.get(sender, 0))
@@ -254,7 +253,7 @@ class CatchingUp:
             await self._inbox.wait_for_room(estimated_bytes(delivery))
             self._hand_on_copy(delivery)
         if piece.is_end:
-            # They tell of what was in the log before the piece was read: now all of it has been read.
+            # Tips describe the log before the piece was read: now all of that has been read.
             self._tips = {Member(NodeId(node), Incarnation(life)): stop for node, life, stop in piece.tips}
         return piece.is_end
 
@@ -270,7 +269,7 @@ class CatchingUp:
         return piece
 
     def _hand_on_copy(self, copy: Delivery) -> None:
-        """Hand on a back copy; first what came live and lies below it, if the recorder has left that out."""
+        """Hand on a back copy, but first any held live messages below it, which the recorder does not have."""
         sender, first = copy.sender, copy.first_sequence
         if self._first_held.get(sender, first) < first and self._next.get(sender, 0) < first:
             for each in self._held:
@@ -302,7 +301,7 @@ class CatchingUp:
         self._give(delivery)
 
     def _meet(self, delivery: Delivery) -> None:
-        """Hand on what is new of a live run. The first that is not behind the back copies ends the comparison."""
+        """Hand on the new part of a live run. The first run that is not behind the back copies ends the comparison."""
         is_met = delivery.first_sequence >= self._next[delivery.sender]
         self._hand_on(delivery)
         if is_met:
@@ -327,7 +326,7 @@ class CatchingUp:
         return effects
 
     def _go_live(self) -> None:
-        """Hand on what is held, and from now on whatever comes. In one step: nothing can come in between."""
+        """Hand on what is held, and from now on all that arrives. In one step, so that nothing arrives in between."""
         if self.is_live:
             return
         for sender in self._gaps:
@@ -341,7 +340,7 @@ class CatchingUp:
             self.put(each)
 
     def _report_unfilled(self, sender: Member) -> None:
-        """Report what neither the live stream nor a back copy brought, also if nothing more comes of the sender."""
+        """Report what came neither live nor as a back copy, even if the sender sends nothing more."""
         gaps = self._gaps[sender]
         # Without any copy, what follows is compared with what came live: there may be holes that nobody reported.
         expected = self._next.setdefault(sender, min(gaps.first(), self._first_held.get(sender, FOREVER)))
@@ -350,7 +349,7 @@ class CatchingUp:
                 self._report_gap(sender, max(first, expected), stop)
 
     def _give_up(self, text: str) -> None:
-        """Say once, for all senders, that what the live stream does not bring is missing."""
+        """Report once, for all senders, that what the live stream lacks is missing."""
         self._has_given_up = True
         self.sink.interrupt(MissedMessages(text, None))
 
@@ -391,7 +390,7 @@ class CatchingUp:
     # The end.
 
     def stop(self) -> None:
-        """Stop: the reader has left. If it has not begun yet, it does not begin any more."""
+        """Stop, because the reader has left. If catching up has not begun yet, it never will."""
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()

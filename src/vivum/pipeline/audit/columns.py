@@ -61,7 +61,7 @@ def writer_of(file: str) -> str:
 
 
 def pieces_of(files: list[str], counts: list[int], records: int = BLOCK_RECORDS) -> list[TracePiece]:
-    """Share files out: each piece has files of one writer in their order, of so many records or one file."""
+    """Divide files into pieces: each has consecutive files of one writer, up to a number of records or one file."""
     writers = {name: number for number, name in enumerate(sorted({writer_of(each) for each in files}))}
     found: list[TracePiece] = []
     for name, number in writers.items():
@@ -200,4 +200,4 @@ def unpacked(data: Any) -> Any:
 
 _ALL_BITS = (1 << 64) - 1
 _WIDTHS = [0] + [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
-"""Bytes for a number of so many bits."""
+"""Bytes for a number of this many bits."""

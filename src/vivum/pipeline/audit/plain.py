@@ -1,8 +1,8 @@
 """What makes a group plain: judged on whole columns, so that only the others need the exact checks.
 
-Everything in a plain group is as simple as can be: each stay's streams count on by one, every delivery has its send
-with its digest, in the view that was installed last and that the message was sent in, views agree and rise, whoever
-went from one view to the next had the same ranges, and all stays ride along one and the same sequence.
+Everything in a plain group is as simple as can be: each stay's streams count on by one; every delivery has its send
+with its digest, in the view that was installed last and that the message was sent in; views agree and rise; lives that
+went from one view to the next had the same ranges; and all stays follow one and the same sequence.
 
 A group has doubts, one bit for each kind of check. Sound, not complete: what breaks a guarantee always leaves its
 doubt; what merely looks unusual (a reported loss, a stay that began beside the sequence) may leave one too.
@@ -114,7 +114,7 @@ class _Column:
         self._values = numpy.full(_SLOTS, _NONE, kind)
 
     def reach(self, size: int) -> Any:
-        """Return all values, at least so many; new ones are -1."""
+        """Return all values, at least this many; new ones are -1."""
         if size > len(self._values):
             grown = numpy.full(max(size, 2 * len(self._values)), _NONE, self._values.dtype)
             grown[: len(self._values)] = self._values

@@ -1,4 +1,4 @@
-"""No duplicate, gap-free FIFO and sender order: what each stay saw of each stream."""
+"""Check no duplicate, gap-free FIFO and sender order: what each stay saw of each stream."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +24,7 @@ from vivum.pipeline.audit.tables import (
 
 
 def no_duplicate(tables: TraceTables) -> DataFrame:
-    """Find messages that a stay delivered again. Only streams in which something came late can have any."""
+    """Find messages that a stay delivered again. Only streams with late deliveries can have any."""
     late = tables.steps.filter("q <= top").select(*STREAM).distinct()
     order = Window.partitionBy(*STREAM, "q").orderBy("p")
     again = (
@@ -37,12 +37,12 @@ def no_duplicate(tables: TraceTables) -> DataFrame:
 
 
 def fifo(tables: TraceTables) -> DataFrame:
-    """Find late deliveries, holes that nobody was told of, and what came after its loss was told or after leaving."""
+    """Find late deliveries, unreported holes, and deliveries after their loss was reported or after leaving."""
     return _in_order(tables, "fifo", are_gaps_allowed=False)
 
 
 def sender_order(tables: TraceTables) -> DataFrame:
-    """Find the same, where holes are allowed."""
+    """Find the same, but allow holes."""
     return _in_order(tables, "sender_order", are_gaps_allowed=True)
 
 
@@ -51,14 +51,14 @@ def _in_order(tables: TraceTables, check: str, *, are_gaps_allowed: bool) -> Dat
     odd = tables.steps.select(*STREAM, "w", "p", "q", nothing.alias("stop"), "top", F.lit("step").alias("kind"))
     if tables.kinds & {LOST, SKIPPED}:
         odd = odd.unionByName(_losses(tables)).unionByName(_after_losses(tables))
-    # What is odd is little, and is judged stream by stream.
+    # Odd steps are few, and are judged stream by stream.
     judge = _judge_stream(check, are_gaps_allowed)
     judged = odd.join(_tops(tables), [*STREAM, "top"], "left").groupBy(*STREAM).applyInArrow(judge, SCHEMA)
     return judged.unionByName(_after_leaving(tables, check))
 
 
 def _losses(tables: TraceTables) -> DataFrame:
-    """What was told to be lost or left out, in the stays that it belongs to. Told after leaving, it means nothing."""
+    """Find what was reported as lost or left out, with its stay. Reports after leaving do not count."""
     told = tables.judged.filter(F.col("kind").isin(LOST, SKIPPED)).select(
         F.col("group").alias("g"), life("node", "incarnation").alias("r"),
         life("sender", "sender_incarnation").alias("s"), "w", F.col("position").alias("p"),
@@ -72,7 +72,7 @@ def _losses(tables: TraceTables) -> DataFrame:
 
 
 def _after_losses(tables: TraceTables) -> DataFrame:
-    """Deliveries of what the stay had reported as lost, or left out, before."""
+    """Find deliveries of messages that the stay had reported as lost or left out before."""
     lost = _losses(tables).select(
         *STREAM, F.col("p").alias("lost_p"), F.col("q").alias("low"), F.col("stop").alias("high"), "kind"
     )
@@ -94,7 +94,7 @@ def _after_losses(tables: TraceTables) -> DataFrame:
 
 
 def _tops(tables: TraceTables) -> DataFrame:
-    """Where the highest number before each odd step was delivered first."""
+    """Find where the highest number before each odd step was first delivered."""
     wanted = tables.steps.select(*STREAM, F.col("top").alias("q")).distinct()
     return (
         tables.deliveries.join(wanted, [*STREAM, "q"], "left_semi")
@@ -104,7 +104,7 @@ def _tops(tables: TraceTables) -> DataFrame:
 
 
 def _after_leaving(tables: TraceTables, check: str) -> DataFrame:
-    """The first delivery after each leave without a join between."""
+    """Find the first delivery after each leave, if there is no join in between."""
     first = (
         tables.deliveries.filter("left")
         .groupBy("g", "r", "stay")
@@ -116,7 +116,7 @@ def _after_leaving(tables: TraceTables, check: str) -> DataFrame:
 
 
 def _judge_stream(check: str, are_gaps_allowed: bool) -> Callable[[Any], Any]:
-    """Return what judges all that is odd in one stream of one stay, in the order of the records."""
+    """Return a function that judges the odd steps in one stream of one stay, in the order of the records."""
 
     def judge(table: Any) -> Any:
         rows = sorted(rows_of(table), key=lambda row: row["p"])

@@ -1,13 +1,13 @@
-"""The tables that the checks of the audit stand on, made from a trace in one sort.
+"""The tables for the checks of the audit, made from a trace in one sort.
 
-Names of columns are short because there are many rows of them:
+Column names are short because expressions use them often:
 
 | column | meaning |
 |---|---|
-| `w`, `p` | Writer and position: which record. Every life is in one writer, where positions tell its order |
+| `w`, `p` | Writer and position of a record. Each life has one writer; positions give the order of its records |
 | `g` | Group |
 | `r` | Receiver: a life as one number, node in the upper and incarnation in the lower 32 bits |
-| `stay` | Number of joins and leaves of that life in that group before: tells its stays apart |
+| `stay` | Number of earlier joins and leaves of that life in that group: tells its stays apart |
 | `s`, `q` | Sender's life, and sequence |
 | `v`, `d` | View and digest of a delivery or a send |
 
@@ -69,7 +69,7 @@ def life_column(number: str) -> Column:
 
 
 class TraceTables:
-    """A trace, and what is computed from it once for several checks."""
+    """A trace, and tables computed from it once for several checks."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         self.spark = spark
@@ -85,7 +85,7 @@ class TraceTables:
         self.pieces = pieces_of(self.files, counts)
         every = spark.read.parquet(*self.files)
         name = F.element_at(F.split(F.input_file_name(), "/"), -1)
-        # Taking the writer out of the file's name costs as much as a check, so it is done only where there are several.
+        # Parsing the writer from the file's name costs as much as a check, so do it only if there are several files.
         writer = (
             F.lit(self.writers[0]) if len(self.writers) == 1 else F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1)
         )
@@ -96,7 +96,7 @@ class TraceTables:
         self._check_lives(metadata)
 
     def within(self, scope: Scope) -> "TraceTables":
-        """Return the same trace with the groups of a scope alone."""
+        """Return the same trace with only the groups of a scope."""
         if scope == EVERYTHING:
             return self
         rest = copy(self)
@@ -106,22 +106,22 @@ class TraceTables:
         return rest
 
     def only(self, groups: DataFrame) -> "TraceTables":
-        """Return the same trace with these groups alone: a table with the column `group`."""
+        """Return the same trace with only these groups: a table with the column `group`."""
         rest = copy(self)
         for name in _COMPUTED:
             rest.__dict__.pop(name, None)
-        # Kept: every check goes through them several times, and most often they are few.
+        # Cached: every check reads them several times, and most often they are few.
         chosen = self.judged.select(*_COLUMNS).join(F.broadcast(groups.select("group")), "group", "left_semi")
         rest.judged = self.keep(chosen)
         return rest
 
     @cached_property
     def kinds(self) -> set[str]:
-        """The kinds of record that are there."""
+        """The kinds of records in the trace."""
         return {row.kind for row in self.judged.select("kind").distinct().collect()}
 
     def _check_lives(self, metadata: list[Any]) -> None:
-        """Refuse lives that do not fit into one number each, by the statistics that a writer puts into its files."""
+        """Refuse lives that do not fit into one number each. Reads only the statistics in the files."""
         limits = {"node": HALF // 2, "incarnation": HALF, "sender": HALF // 2, "sender_incarnation": HALF}
         for file in metadata:
             for group in range(file.num_row_groups):
@@ -211,7 +211,7 @@ class TraceTables:
         )  # fmt: skip
 
     def _plain_deliveries(self) -> DataFrame:
-        """The same, where nobody joins, leaves or installs a view: one stay for each life, in no view."""
+        """Make the same table for a trace without joins, leaves and views: one stay for each life, in no view."""
         order = Window.partitionBy("g", "r").orderBy("p")
         nothing, never = F.lit(None).cast("long"), F.lit(False)
         return self.judged.filter(F.col("kind") == DELIVERED).select(
@@ -226,14 +226,14 @@ class TraceTables:
 
     @cached_property
     def steps(self) -> DataFrame:
-        """Deliveries that are not the next of their stream: late, or behind a hole. `top`: the highest before."""
+        """Deliveries that are not the next of their stream: late, or after a hole. `top` is the highest before."""
         order = Window.partitionBy(*STREAM).orderBy("p").rowsBetween(Window.unboundedPreceding, -1)
         numbered = self.deliveries.select("w", "p", "q", *STREAM).withColumn("top", F.max("q").over(order))
         return self.keep(numbered.filter("q <> top + 1"))
 
     @cached_property
     def stay_starts(self) -> DataFrame:
-        """Every join and leave: where stays begin, and which is which."""
+        """Every join and leave: where stays begin, and which of the two it is."""
         order = Window.partitionBy("g", "r").orderBy("p")
         return (
             self.judged.filter(F.col("kind").isin(JOINED, LEFT))
@@ -259,25 +259,25 @@ class TraceTables:
         )
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Compute a table once. What does not fit into memory goes to the disk."""
+        """Compute a table once and keep it. What does not fit into memory goes to disk."""
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return self._kept[-1]
 
     def forget(self) -> None:
-        """Let go of what was kept."""
+        """Release the kept tables."""
         for each in self._kept:
             each.unpersist()
 
 
 def witness(writer: str | Column, position: str | Column) -> Column:
-    """Return a record as a witness, to be looked up when the violation is shown."""
+    """Return the reference to a record as a witness, to be looked up when the violation is shown."""
     w = F.col(writer) if isinstance(writer, str) else writer
     p = F.col(position) if isinstance(position, str) else position
     return F.struct(w.alias("w"), p.alias("p"))
 
 
 def violations(rows: DataFrame, check: str, what: Column, *witnesses: Column) -> DataFrame:
-    """Make the table that every check returns. `at` puts violations in order: the position of the last witness."""
+    """Make the table that every check returns. `at`, the position of the last witness, orders violations."""
     return rows.select(
         F.lit(check).alias("check"),
         what.alias("what"),

@@ -1,4 +1,4 @@
-"""View agreement, views first and virtual synchrony."""
+"""Check view agreement, views first and virtual synchrony."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -56,7 +56,7 @@ def view_agreement(tables: TraceTables) -> DataFrame:
 
 
 def _sent_elsewhere(tables: TraceTables) -> DataFrame:
-    """Find messages that were sent in another view than the one that their sender installed last in its stay."""
+    """Find messages that were sent in another view than the last one that their sender installed in its stay."""
     kind = F.col("kind")
     order = Window.partitionBy("g", "s").orderBy("p").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     sent = (
@@ -82,7 +82,7 @@ def _sent_elsewhere(tables: TraceTables) -> DataFrame:
 
 
 def _delivered_elsewhere(tables: TraceTables) -> DataFrame:
-    """Find deliveries as of another view than the one that the message was sent in."""
+    """Find deliveries that name another view than the one in which the message was sent."""
     order = Window.partitionBy("g", "s").orderBy("p")
     sends = tables.judged.filter(F.col("kind") == SENT).select(
         "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("s"),
@@ -115,7 +115,7 @@ def views_first(tables: TraceTables) -> DataFrame:
             "w", "kind", F.col("position").alias("p"), F.col("group").alias("g"),
             life("node", "incarnation").alias("r"), life("sender", "sender_incarnation").alias("s"),
             F.col("sequence").alias("q"), F.col("view").alias("v"),
-            # The newest is the highest; of equal ones the first.
+            # The newest view has the highest number; of equal ones take the first.
             F.when(kind == INSTALLED, F.struct(F.col("view").alias("v"), (-F.col("position")).alias("p"))).alias("x"),
         )
         .withColumn("newest", F.max("x").over(before))
@@ -144,7 +144,7 @@ def views_first(tables: TraceTables) -> DataFrame:
 
 
 def virtual_synchrony(tables: TraceTables) -> DataFrame:
-    """Find survivors that differ in what they delivered in a view, and deliveries in another view than the last."""
+    """Find survivors that delivered different messages in a view, and deliveries in another view than the last."""
     wrong = tables.deliveries.filter("v <> coalesce(in_view, 0)")
     now = F.when(F.col("in_view").isNull(), F.lit("it had installed none")).otherwise(
         F.concat(F.lit("it was in view "), F.col("in_view").cast("string"))
@@ -175,7 +175,7 @@ def _survivors(tables: TraceTables) -> DataFrame:
         F.min_by(F.struct("w", "r", "stay", "next_p", "print"), F.struct("next_p", "w")).alias("first")
     )
     pairs = marked.join(first, ["g", "v", "next_v"]).filter("print <> first.print")
-    # From here on there is little: the sets of those that differ.
+    # From here on there are few rows: the sets of those that differ.
     sides = [
         (F.col("first.r"), F.col("first.stay"), F.lit(1)),
         (F.col("r"), F.col("stay"), F.lit(2)),
@@ -215,7 +215,7 @@ def _survivors(tables: TraceTables) -> DataFrame:
 
 
 def _steps(tables: TraceTables) -> DataFrame:
-    """Every step of a life from one view to the next in the same stay."""
+    """Find every step of a life from one view to the next in the same stay."""
     order = Window.partitionBy("g", "r", "stay").orderBy("p")
     return (
         tables.placed(tables.installed.select("w", "p", "g", "r", "v"))

@@ -57,7 +57,7 @@ class Glance:
     def bars(self, show: int) -> tuple[int, int, list[Any]]:
         """Begin a round: make bars of all trades so far. Returns how many, of how many trades, and the latest few.
 
-        The first round leaves the spreads out: who waits for the first bars would wait half as long again for them.
+        The first round leaves the spreads out: with them, the first bars would take half as long again.
         """
         self.rounds += 1
         self._trades = self._rows("trades")

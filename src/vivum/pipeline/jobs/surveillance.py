@@ -32,7 +32,7 @@ LAYERS = 3
 LAYERING_S = 5
 FRONT_RUNNING_S = 2
 LARGE = 10
-"""A client order is large if it is so many times the median order of its symbol."""
+"""A client order is large if it is this many times the median order of its symbol."""
 
 _NS = 1_000_000_000
 

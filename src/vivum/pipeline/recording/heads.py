@@ -1,4 +1,4 @@
-"""Takes the heads of keyed topics off the rows of a log, by columns. A log keeps them for who sends messages again."""
+"""Strip the heads of keyed topics from the rows of a log, by columns. A log keeps them for sending messages again."""
 
 from collections.abc import Collection
 from typing import Any

@@ -1,15 +1,15 @@
-"""Threads that append to a log what others hand over, a batch at a time.
+"""Append runs of messages to a log in threads of their own, a batch at a time.
 
-Who hands over does not wait for the disk, nor for the making of a batch. One thread makes a batch while another one
-writes the batch before: either takes about as long. Runs wait until there are `BATCH_BYTES` of
-them or `LINGER_NS` went by. What would be more than `held_bytes_max` is refused, and the caller counts it.
+The producer waits neither for the disk nor for a batch to be made. One thread makes a batch while another one writes
+the batch before; both take about as long. Runs wait until there are `BATCH_BYTES` of them or `LINGER_NS` has passed.
+Above `held_bytes_max` runs are refused, and the caller counts them.
 
-Past half of that limit who hands over lets the thread get on first, `GIVE_WAY_S` at most: where both are short of
-processors the caller would else take them all, to fetch what has to be refused. A thread that does not get on, since
-the disk stands still, is not waited for again before it does.
+Above half of that limit the producer waits up to `GIVE_WAY_S` for the writer: where processors are scarce it would
+otherwise take them all, only to receive messages that have to be refused. If the disk makes no progress in that time,
+the producer does not wait again until it does.
 
-Between the sides are a deque and counters that only one side changes, so there is no lock. Copying, checksums and
-writes let go of the interpreter, so the threads take little from who hands over.
+The two sides share a deque, and counters that only one side changes, so there is no lock. Copying, checksums and writes
+release the interpreter lock, so the threads take little time from the producer.
 """
 
 from collections import deque
@@ -26,23 +26,23 @@ LINGER_NS = 50 * MILLISECOND
 """How long messages wait for others to share a batch with. Less makes more and smaller batches, and rows sooner."""
 
 BATCH_BYTES = 16 * 1024 * 1024
-"""A batch of so much is written at once. To hand a batch from thread to thread takes a few turns of waiting for the
-interpreter: at 4 MiB that was half of the time of the threads."""
+"""The size at which a batch is written. Handing a batch from thread to thread waits several times for the interpreter
+lock: with 4 MiB that was half of the threads' time."""
 
 MESSAGE_BYTES = 64
-"""What a message takes in memory beside its payload, or in the columns of a batch: about the same."""
+"""What a message takes beside its payload, about the same in memory and in the columns of a batch."""
 
 HELD_BYTES_MAX = 256 * 1024 * 1024
-"""What may wait for the disk: a third of a second of what a recorder can take at most."""
+"""What may wait for the disk: a third of a second at a recorder's highest rate."""
 
 GIVE_WAY_S = 0.02
-"""How long who hands over waits for a batch to be written: a few times what one takes."""
+"""How long the producer waits for a batch to be written: a few times what one takes."""
 
 _IDLE_S = 1.0
 
 
 class LogWriter:
-    """Writes to a log. One thread calls `run`, another one all the rest; `run` starts one more."""
+    """Writes to a log. One thread calls `run`, which starts another; the producer's thread calls all else."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LogWriter:
         on_written: Callable[[Sequence[RecordedRun]], None],
         held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
-        """Prepare. `on_written` is told, in the thread that writes, what was appended."""
+        """Prepare. `on_written` is called in the writing thread with what was appended."""
         self._log = log
         self._on_written = on_written
         self._held_bytes_max = held_bytes_max
@@ -60,7 +60,7 @@ class LogWriter:
         self._has_written = Event()
         self._is_stopping = False
         self._writing: Future[None] | None = None
-        # Three are changed by who hands over, the next by who makes batches, the last two by who writes them.
+        # The producer changes the first three, the thread that makes batches the next, the writing thread the last two.
         self._put_bytes = 0
         self._put_messages = 0
         self._stood_still_at = -1
@@ -69,10 +69,10 @@ class LogWriter:
         self._written_messages = 0
 
     def put(self, run: RecordedRun) -> bool:
-        """Take a run to write; False if too much is waiting."""
+        """Take a run to write; return False if too much is waiting."""
         payloads = run.payloads
         if isinstance(payloads, PackedRun):
-            # What came is held as it came, with all that is in it.
+            # A packed run is held with all that came in its frames.
             size = payloads.held_bytes
         else:
             size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
@@ -97,29 +97,29 @@ class LogWriter:
                 self._stood_still_at = self._written_bytes
 
     def declare(self, declared: Iterable[TopicDeclaration]) -> None:
-        """Take what is known of topics, to keep it beside the log."""
+        """Take declarations of topics, to keep them beside the log."""
         self._declared.extend(declared)
         self._wake.set()
 
     def stop(self) -> None:
-        """Let the thread end when it has written all that it was given."""
+        """Let the thread end when it has written everything."""
         self._is_stopping = True
         self._wake.set()
 
     @property
     def unwritten(self) -> int:
-        """Messages that were taken and are not in the log."""
+        """Messages that were taken and are not in the log yet."""
         return self._put_messages - self._written_messages
 
     def run(self) -> None:
         """Write until `stop`. Raises `StorageError` when the log cannot be written."""
         with ThreadPoolExecutor(1, "vivum-log") as disk:
             while True:
-                # Cleared before looking: what comes after the look wakes again.
+                # Clear before looking: a run that arrives after the look sets it again.
                 self._wake.clear()
                 if self._declared:
                     self._finish()
-                    # All that are there now: the file is written once for them.
+                    # Take all that are there now: the file is written once for them.
                     self._log.declare_all([self._declared.popleft() for _ in range(len(self._declared))])
                 elif self._is_stopping or self._taken_bytes + BATCH_BYTES <= self._put_bytes:
                     if not self._held:
@@ -132,17 +132,17 @@ class LogWriter:
                 else:
                     self._finish()
                     if not self._wake.wait(_IDLE_S):
-                        # Nothing comes: what is not on the disk yet goes there now.
+                        # Nothing arrives: write now what is not on the disk yet.
                         self._log.sync_if_due()
 
     def _finish(self) -> None:
-        """Wait until the batch that is on its way is in the log. Raises what kept it out."""
+        """Wait until the batch under way is in the log. Raises the error of writing it."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             writing.result()
 
     def _append(self, disk: ThreadPoolExecutor) -> None:
-        """Append what is held, up to a batch or a run more. It is made here while the batch before is being written."""
+        """Append what is held, up to a batch or one run more. Makes it while the batch before is being written."""
         runs = []
         taken = messages = 0
         while self._held and taken < BATCH_BYTES:

@@ -1,4 +1,4 @@
-"""Back copies for joiners: read pieces of the log and send them to whoever asks (`live.replay.back_copies`).
+"""Serve back copies: read pieces of the log and send them to the joiners that ask (`live.replay.back_copies`).
 
 A piece is read in a thread, by columns; nothing is kept of it or of the one who asked, so any number of joiners costs
 one topic each and a piece at a time.
@@ -43,7 +43,7 @@ JOINERS_MAX = 256
 """Joiners that are served at a time; further ones are not answered, and say so."""
 
 ALONE_S = 5.0
-"""A joiner that is not in its own topic for so long has gone."""
+"""Time without a joiner in its own topic after which it counts as gone."""
 
 
 class BackCopyServer:

@@ -6,7 +6,7 @@
 | `type` | `module:Class`, a `vivum.Message`: the other columns are its fields, or one struct column `value` has them |
 | no `type` | The column `payload` is published as it is |
 | `domain`, `interface`, `seeds`, `unicast` | How to join the domain, as in `vivum.connect`; seeds separated by commas |
-| `waitForMembers` | Publish when each topic has so many other members; default 0 |
+| `waitForMembers` | Publish when each topic has this many other members; default 0 |
 | `timeout` | Seconds to wait for the domain, and again for members; default 30 |
 | `linger` | Seconds that the sink's node stays in the domain after a batch of a stream; default 20 |
 | `trace` | Folder where the sink's node writes what it sends, for `vivum audit` |

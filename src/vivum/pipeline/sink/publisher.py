@@ -30,7 +30,7 @@ from vivum.protocols.keyed.keys import heads_of
 from vivum.runtime.loop_thread import LoopThread
 
 SEND_BYTES = 256 * 1024
-"""Messages are handed over in runs of about so much: less than the queue of a node, so that one run always fits."""
+"""Approximate size of the runs in which messages are handed over: less than a node's queue, so that one always fits."""
 
 ATTEMPTS_MAX = 3
 """How often a batch is sent before its failure is reported. Each is the whole batch again, under the same keys."""

@@ -4,7 +4,7 @@
     FOLDER/state.json            the last batch: its files, and whether it is published
     FOLDER/lock                  held by who publishes
 
-A batch is *sealed* before its first message is sent: its files are listed in `state.json`. Whoever publishes it,
+A batch is *sealed* before its first message is sent: its files are listed in `state.json`. Every publisher of it,
 now or after a crash, publishes these files in this order, so that a position means the same message each time; what
 Spark computes when it replays the batch is thrown away. Invariants: files of a sealed batch stay until it is published;
 `state.json` is replaced whole, and on the disk before the next step begins.

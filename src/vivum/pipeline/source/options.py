@@ -8,7 +8,7 @@
 | `startingTime` | Instead: the first batch with rows delivered at this time or later; ISO 8601, or nanoseconds |
 | `typed` | `true`: the struct `value` in place of the payload; `refused` has the reason where it is none |
 | `columns` | Which columns, separated by commas; default all |
-| `topicShards` | So many tasks, each with all rows of its share of the topics, in order; each reads the whole log |
+| `topicShards` | Number of tasks, each with all rows of its share of the topics, in order; each reads the whole log |
 | `maxRowsPerTrigger`, `maxBytesPerTrigger` | Of a micro-batch, before topics are chosen; at least one row or batch |
 | `failOnDataLoss` | `true` (default): rows that retention deleted before they were read are an error |
 """
@@ -162,7 +162,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
 def _shards(options: Mapping[str, str]) -> int | None:
     shards = _count(options, "topicShards")
     if shards is not None and shards > SHARDS_MAX:
-        raise UsageError(f"topicShards={shards} would be so many tasks that read the whole log; at most {SHARDS_MAX}")
+        raise UsageError(f"topicShards={shards} would make that many tasks read the whole log; at most {SHARDS_MAX}")
     return shards
 
 

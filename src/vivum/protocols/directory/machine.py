@@ -151,7 +151,7 @@ class DirectoryMachine:
             topic = self._topics.get(entry.name) or self._create(entry)
             if isinstance(topic, str):
                 return Entered(request, tuple(records), "" if records else topic)
-            # The type travels back only where it differs: whoever asked knows its own.
+            # The type travels back only where it differs: a node that asks knows its own.
             schema = "" if topic.schema == entry.schema else topic.schema
             record = TopicRecord(topic.name, topic.group, topic.number, schema, topic.guarantee, 0)
             size += _RECORD_BYTES + len(topic.name.encode()) + len(schema.encode()) + len(topic.guarantee)

@@ -26,7 +26,7 @@ class DirectorySettings:
         6 * SECOND,
         unit="ns",
         why="Three repetitions of a watcher's request.",
-        effect="A watcher that is silent for longer is told of new topics no more.",
+        effect="A watcher that is silent for longer is no longer told of new topics.",
     )
     watchers_max: int = setting(
         4096,
@@ -37,7 +37,7 @@ class DirectorySettings:
     rewatch_ns: int = setting(
         2 * SECOND,
         unit="ns",
-        why="A new topic of which the word was lost is noticed after this time.",
+        why="If the message about a new topic was lost, the topic is noticed after this time.",
         effect="Less notices it sooner and costs a request of each watcher.",
     )
     retry_ns_min: int = setting(

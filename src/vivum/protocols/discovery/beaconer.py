@@ -24,7 +24,7 @@ COUNTED_NS = 4 * SECOND
 a majority that the service did not hear for longer may have gone over to a standby, and must not be called back."""
 
 ROUSED_NS = 3 * SECOND
-"""A life that was silent for so long is asked for a sign of life while it still counts. Idle clients speak every 2 to
+"""A life that was silent for this long is asked for a sign of life while it still counts. Idle clients speak every 2 to
 3 s, but put that off whenever the service speaks to them."""
 
 

@@ -1,11 +1,11 @@
-"""The side of a node: looks for the configuration service, keeps watch over it, looks again when it is gone.
+"""Look for the configuration service, watch it, and look again when it is gone.
 
-Design note: `docs/design/runtime.md`, "Discovery". Decides nothing but when to tell: a service was found
-(`ServiceFound`) or lost (`ServiceLost`), or nobody answers and this node is the one to carry a service
-(`ServiceAbsent`). What follows is for its owner to decide (`vivum.node.domain`).
+Design note: `docs/design/runtime.md`, "Discovery". Only reports: a service was found (`ServiceFound`) or lost
+(`ServiceLost`), or nobody answers and this node is the one to carry a service (`ServiceAbsent`). Its owner decides what
+follows (`vivum.node.domain`).
 
 Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate), and only
-from the endpoint that it names: what others say of it is a hint.
+from the endpoint that it names. What others say of a service is a hint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,10 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
 HINTS_MAX = 8
-"""So many places that others named are asked within the shortest time between questions; further ones are not."""
+"""Endpoints named by others that are asked within the shortest time between two questions. Further ones are not."""
 
 LATENESS_FACTOR = 8
-"""A node whose own timers are late waits so many times as much longer before it takes silence for absence."""
+"""A node whose own timers are late waits this many times their delay longer before it takes silence for absence."""
 
 BEACON_CHANNEL = Channel(0)
 """The well-known channel of a domain. Regions number theirs from 1."""
@@ -41,21 +41,21 @@ class StartSeeking(Command):
 
 @dataclass(frozen=True, slots=True)
 class TrustService(Command):
-    """Take this service for found: this node's process carries it."""
+    """Treat this service as found: this node's process carries it."""
 
     service: ServiceInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceFound(Event):
-    """The domain has this service. Told again when a service of higher rank takes its place."""
+    """The domain has this service. Reported again when a service of higher rank replaces it."""
 
     service: ServiceInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLost(Event):
-    """The service has been silent for too long, or said that it ends: the node looks for another one."""
+    """The service was silent for too long, or said farewell: the node looks for another one."""
 
     service: ServiceInfo
     has_ended: bool
@@ -63,7 +63,7 @@ class ServiceLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServiceAbsent(Event):
-    """Nobody answers, and of all who look this node is the one to carry a service. Told once for each search."""
+    """Nobody answers, and of all nodes that look this one should carry a service. Reported once in each search."""
 
 
 class Finder:
@@ -85,11 +85,11 @@ class Finder:
         carry_after_ns: int | None = 0,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `carry_after_ns` is added to the patience before this node carries a service; None: never."""
+        """Prepare. `carry_after_ns` is added to the wait before this node carries a service; None means never."""
         self.service: ServiceInfo | None = None
         self.term = 0
         self.is_held_back = False
-        """This node would not carry a service now, whatever its patience: others need not wait for it."""
+        """Whether this node would not carry a service now in any case, so that others need not wait for it."""
 
         self._endpoint = endpoint
         self._gate = gate
@@ -104,15 +104,15 @@ class Finder:
         self._started_ns = 0
         self._seek_ns = 0
         self._elder_until_ns = 0
-        # By how much a timer was late, at worst, in this search.
+        # The largest delay of a timer in this search.
         self._late_ns = 0
-        # Places of which others said lately that a service is there; they were asked.
+        # Endpoints that others named lately as those of a service, and that were asked.
         self._hints: set[Endpoint] = set()
         self._due: list[tuple[Endpoint | Channel, ControlMessage]] = []
         self.effects: list[Effect] = []
 
     def submit(self, now_ns: int, command: Command) -> None:
-        """Begin, or be told."""
+        """Begin to look, or trust a service."""
         self._now_ns = now_ns
         match command:
             case StartSeeking():
@@ -153,14 +153,14 @@ class Finder:
 
     def _become_found(self, service: ServiceInfo) -> None:
         known = self.service
-        # Another term at the same place: its process began again, and knows nobody.
+        # Another term at the same endpoint: its process was restarted, and knows nobody.
         is_news = known is None or (known.endpoint, known.term) != (service.endpoint, service.term)
         self.service = service
         self.term = max(self.term, service.term)
         self._timers.cancel("seek")
         self._timers.cancel("carry")
         if service.endpoint == self._endpoint:
-            # Its beacons do not come back to it.
+            # A node does not hear its own beacons.
             self._timers.cancel("watch")
         else:
             self._timers.set("watch", self._now_ns + self._settings.silence_ns_max)
@@ -180,7 +180,7 @@ class Finder:
             self.on_message(now_ns, body, is_own_word(source, body))
 
     def on_message(self, now_ns: int, body: Seek | Beacon | Farewell, is_own_word: bool) -> None:
-        """Take what somebody said, of itself or of another."""
+        """Handle a message; `is_own_word` says whether its sender speaks of itself."""
         self._now_ns = now_ns
         if not is_own_word:
             if isinstance(body, Beacon):
@@ -195,13 +195,13 @@ class Finder:
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
         if known is not None and known.endpoint == self._endpoint:
-            # The service is here: whether it gives way is for its beaconer to say, who knows how it stands.
+            # This node carries the service: its beaconer knows its rank, and decides whether it gives way.
             return
         if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
             self._become_found(info)
 
     def _on_hint(self, endpoint: Endpoint) -> None:
-        """Somebody says that there is a service elsewhere: only the service itself is believed, so ask it."""
+        """Ask a service that another node named: only the service itself is believed."""
         known = self.service
         is_news = endpoint != self._endpoint and (known is None or known.endpoint not in (endpoint, self._endpoint))
         if is_news and endpoint not in self._hints and len(self._hints) < HINTS_MAX:
@@ -227,7 +227,7 @@ class Finder:
         return self._timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:
-        """Ask again, lose patience, or miss the beacon."""
+        """Ask again, stop waiting for an answer, or note that beacons are missing."""
         self._now_ns = now_ns
         late_ns = now_ns - (self._timers.next_ns() or now_ns)
         self._late_ns = max(self._late_ns, late_ns)
@@ -236,7 +236,7 @@ class Finder:
                 case "seek":
                     self._seek()
                 case "carry":
-                    # Where this node is late, so are those who would answer.
+                    # If this node is late, so are those that would answer.
                     until_ns = max(self._elder_until_ns, self._patient_until_ns() + LATENESS_FACTOR * self._late_ns)
                     if now_ns < until_ns:
                         self._timers.set("carry", until_ns)
@@ -247,7 +247,7 @@ class Finder:
                 case "watch":
                     assert self.service is not None, "only a service that was found is watched"
                     if late_ns > self._settings.beacon_ns:
-                        # This node slept: what the service said lies unread in its own socket.
+                        # This node slept: the service's beacons lie unread in its socket.
                         self._timers.set("watch", now_ns + self._settings.silence_ns_max // 2)
                     else:
                         self._become_bereft(self.service, False)
@@ -260,7 +260,7 @@ class Finder:
             self._due.append((BEACON_CHANNEL, self._question(direct=False)))
         for seed in (*self._seeds, *self._acquaintances):
             self._due.append((seed, self._question(direct=True)))
-        # At random, so that nodes that were started together do not speak together.
+        # At random, so that nodes that were started together do not all ask at once.
         self._timers.set("seek", self._now_ns + self._seek_ns + int(self._seek_ns * self._rng.random() / 4))
         self._seek_ns = min(2 * self._seek_ns, self._settings.seek_ns_max)
 

@@ -58,5 +58,5 @@ def info_of(beacon: Beacon) -> ServiceInfo:
 
 
 def is_own_word(source: Endpoint, body: Seek | Beacon | Farewell) -> bool:
-    """Return whether a message came from the place that it speaks of. Whoever forges it must forge the address too."""
+    """Return whether a message came from the endpoint that it names: forging it takes forging the address too."""
     return source == (body.host, body.port)

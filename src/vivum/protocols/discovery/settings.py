@@ -32,7 +32,7 @@ class DiscoverySettings:
     elder_patience_ns: int = setting(
         1 * SECOND,
         unit="ns",
-        why="Another node that started earlier was heard looking too: it will carry the service.",
+        why="A node that started earlier is also looking: it will carry the service.",
         effect="After this time without a service a node no longer waits for that other one.",
     )
     beacon_ns: int = setting(
@@ -44,6 +44,6 @@ class DiscoverySettings:
     silence_ns_max: int = setting(
         3 * SECOND,
         unit="ns",
-        why="Six beacons: a service that is paused for less is not given up.",
+        why="Six beacons: a service that pauses for less is not given up.",
         effect="After this time without a beacon of its service a node looks for another one.",
     )

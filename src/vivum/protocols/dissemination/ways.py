@@ -166,7 +166,7 @@ class SpreadPlan:
     __slots__ = ("_channels", "_starts", "channels")
 
     def __init__(self, own: RegionConfig | None, regions: Iterable[RegionConfig], means: Means) -> None:
-        """Plan for all groups that the own region covers; `regions` has every region that shares one of them."""
+        """Plan for all groups of the own region; `regions` has every region that shares one of them."""
         self.channels: set[Channel] = set()
         self._starts: list[int] = []
         self._channels: list[Channel | None] = []

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from vivum.core.ranges import RangeSet
 
 STRETCHES_SPARE = 64
-"""So many bounds may be there that part nothing, however few do."""
+"""Superfluous bounds that are always allowed, however few bounds separate groups."""
 
 
 def numbers_in(mask: int) -> Iterator[int]:

@@ -50,19 +50,19 @@ class ServiceSettings:
         3,
         unit="probes",
         why="One or two may be lost on a network that works.",
-        effect="A suspect is not dropped before so many stayed without an answer, however late the service runs.",
+        effect="A suspect is not dropped before this many stayed unanswered, however late the service runs.",
     )
     suspect_timeout_ns: int = setting(
         2 * SECOND,
         unit="ns",
         why="Four times the pauses of a managed runtime that seed 004 has (0.5 s).",
-        effect="A node paused for less is never dropped; a dead one is, so long after the first report.",
+        effect="A node paused for less is never dropped; a dead one is dropped this long after the first report.",
     )
     silence_ns_max: int = setting(
         10 * SECOND,
         unit="ns",
         why="Five signs of life of an idle client (keepalive_ns): a node that nobody watches is noticed too.",
-        effect="A node from which the service heard nothing for so long is tested as if somebody suspected it.",
+        effect="A node silent towards the service for this long is tested as if somebody suspected it.",
     )
     nodes_max: int = setting(
         65_536,
@@ -92,7 +92,7 @@ class ServiceSettings:
         2,
         unit="nodes",
         why="One may be gone when the service goes; each waits for its word before anything is published.",
-        effect="So many of the oldest members keep a copy of the state; 0 keeps none. At most 8.",
+        effect="This many of the oldest members keep a copy of the state; 0 keeps none. At most 8.",
     )
     standby_beat_ns: int = setting(
         500 * MILLISECOND,
@@ -103,14 +103,14 @@ class ServiceSettings:
     standby_timeout_ns: int = setting(
         2 * SECOND,
         unit="ns",
-        why="Four beats: what a standby does not acknowledge holds up every publication.",
-        effect="A standby silent for so long counts no more, and another is chosen.",
+        why="Four beats: a standby that does not acknowledge delays every publication.",
+        effect="A standby silent for this long no longer counts, and another one is chosen.",
     )
     standby_rest_ns: int = setting(
         10 * SECOND,
         unit="ns",
-        why="Longer than a pause; one that is slow for long is not tried again and again.",
-        effect="A standby that fell silent is not chosen again for so long.",
+        why="Longer than a pause, so that a standby that stays slow is not chosen again and again.",
+        effect="A standby that fell silent is not chosen again within this time.",
     )
     log_entries_max: int = setting(
         4096,
@@ -122,13 +122,13 @@ class ServiceSettings:
         4 * SECOND,
         unit="ns",
         why="Eight beats: a service that is paused or cut off for less goes on.",
-        effect="A standby that hears nothing of the service for so long asks the members for their support.",
+        effect="A standby that hears nothing from the service for this long asks the members for support.",
     )
     minority_after_ns: int = setting(
         10 * SECOND,
         unit="ns",
         why="Long enough for a larger side to go on without this one; a dead half is dropped all the same.",
-        effect="A service that hears less than half of its members for so long drops the rest, and keeps no standbys.",
+        effect="A service that hears less than half of its members for this long drops the rest and keeps no standbys.",
     )
     candidacy_ns: int = setting(
         400 * MILLISECOND,
@@ -181,20 +181,20 @@ class ClientSettings:
     keepalive_ns: int = setting(
         2 * SECOND,
         unit="ns",
-        why="A node that was dropped while it was cut off learns it from the answer, also when it is idle.",
-        effect="Less learns sooner and costs the service a frame from each node. Keep below silence_ns_max by far.",
+        why="A node that was dropped while it was cut off learns so from the answer, even if it is idle.",
+        effect="Less learns sooner and costs the service a frame from each node. Keep far below silence_ns_max.",
     )
     ping_ns: int = setting(
         500 * MILLISECOND,
         unit="ns",
-        why="A few within service_silence_ns, after a sign of life stayed without an answer.",
+        why="A few of them fit within service_silence_ns, after a sign of life stayed unanswered.",
         effect="Less finds sooner that the service is gone, or where it went, and costs frames.",
     )
     service_silence_ns: int = setting(
         4 * SECOND,
         unit="ns",
         why="The longest time between two signs of life, 3 s, and two pings. As takeover_after_ns of the service.",
-        effect="A node that heard nothing of the service for so long supports a standby that asks for it.",
+        effect="A node that has heard nothing from the service for this long supports a standby that asks for it.",
     )
     report_interval_ns: int = setting(
         200 * MILLISECOND,

@@ -1,4 +1,4 @@
-"""What a new configuration says of members and groups that came and went, told to regions and to the trace."""
+"""Tell regions which members and senders a new configuration no longer has."""
 
 from collections.abc import Collection
 
@@ -9,10 +9,13 @@ from vivum.protocols.qsm.region import RegionMember
 
 
 def note_departures(client: MembershipClient, regions: Collection[RegionMember]) -> set[Member]:
-    """Who is in no region that we know, was dropped or left us: nobody waits for it if it does not answer."""
+    """Let regions go on without members that are in no region that we know; return those that are in one.
+
+    Such a member was dropped, or left our groups: nobody waits for it if it does not answer.
+    """
     present = {member for config in client.regions.values() for member in config.members}
     for each in regions:
-        # Of groups that our own region does not have any more, we do not hear who is still there.
+        # We are not told the members of groups that our own region no longer has.
         wanted = RangeSet.from_bounds(each.config.groups)
         if client.own_region is not None:
             wanted.difference_update(RangeSet.from_bounds(client.own_region.groups))

@@ -1,4 +1,4 @@
-"""QSM as one machine: the node's place in the domain, its region views, its streams out and in.
+"""QSM as one machine: the node's membership, its region views, its streams out and in.
 
 Design note: `docs/design/qsm.md`. The machine routes: frames to the region view in their header, messages to the
 streams of their group's regions, view changes to everybody. What is due is noted, and made in `make_frames` from
@@ -51,7 +51,7 @@ SUSPECTS_MAX = 3
 """Members of a silent region that are reported at once."""
 
 HOUSEKEEPING_NS = 100_000_000
-"""How often stuck streams, replaced views and silent members are looked at: all their patience is in seconds."""
+"""How often stuck streams, replaced views and silent members are checked: their timeouts are seconds."""
 
 
 class QsmMachine:
@@ -69,7 +69,7 @@ class QsmMachine:
         limits: Limits | None = None,
         builder: FrameBuilder | None = None,
     ) -> None:
-        """Prepare. Frames are made by the `builder`, of the settings' size, where there is one."""
+        """Prepare. If there is a `builder`, it makes the frames; its frames must have the settings' size."""
         self.effects: list[Effect] = []
         self.settings = settings or QsmSettings()
         self.limits = limits or Limits()
@@ -77,15 +77,15 @@ class QsmMachine:
         self.client = client
         self.identity: Member | None = None
         self.regions: dict[ViewKey, RegionMember] = {}
-        # Where senders are that left before we came, by their first own word. They are no members: only their own
-        # streams are taken from there.
+        # Endpoints of senders that left before we joined, from their first own frame. They are no members: only their
+        # own streams are accepted from there.
         self.homes: dict[Member, Endpoint] = {}
-        # Shown every new frame of other nodes' streams, after it was taken: whole runs, repairs included.
+        # Called with every new frame of other nodes' streams after it was taken: whole runs, repairs included.
         self.taps: tuple[FrameTap, ...] = ()
         self.sending = Sender(self.settings, self.limits, gate.counters, self.effects, builder)
         self._control_frames = ControlFrames(gate, self.limits, self.sending)
         self._gate = gate
-        self._listening = Channels(self.settings.means, self.settings.spread_delay_ns, self.settings.linger_ns)
+        self._channels = Channels(self.settings.means, self.settings.spread_delay_ns, self.settings.linger_ns)
         self._now_ns = 0
         self._started = False
         self._fifos = Receiver(self.limits, self.counters, lambda: client.epoch)
@@ -95,14 +95,14 @@ class QsmMachine:
         self._health = LocalHealth(HOUSEKEEPING_NS, 10 * HOUSEKEEPING_NS)
         self._progress: list[RegionSender] = []
         self._joined: RangeSet = RangeSet()
-        # Where messages and frames go, until the configuration changes or a region view goes.
+        # Routes of messages and frames, valid until the configuration changes or a region view ends.
         self._routes: dict[GroupId, SendRoute] = {}
-        # When regions that this node sends to, and is not in, last reported, or had nothing to report.
+        # When regions that this node sends to without being a member last reported, or had nothing to report.
         self._reported_ns: dict[ViewKey, int] = {}
         self._receive_routes: ReceiveRoutes = {}
 
     def memory(self) -> MemoryHeld:
-        """Return what is kept in memory. Adds it up: not for every datagram."""
+        """Return what is kept in memory. Adds it up, so do not call it for every datagram."""
         return measure_memory(self.sending.waiting_bytes, self.sending.streams.values(), self.regions.values())
 
     @property
@@ -136,7 +136,7 @@ class QsmMachine:
             self.client.unsubscribe(now_ns, RangeSet([(command.group, command.group + 1)]))
 
     def _send(self, command: SendMessages, at_once: list[Datagram] | None = None) -> None:
-        """Take messages. With a list `at_once` they may leave before all else: their frame is added to it, then."""
+        """Take messages. If they can leave before all else, their frame is added to a list `at_once`."""
         group, payloads = command.group, command.payloads
         if command.measured is None and not isinstance(payloads, (list, tuple)):
             payloads = list(payloads)
@@ -155,7 +155,7 @@ class QsmMachine:
             if region is not None:
                 region.on_sent(now_ns)
         else:
-            channel = self._listening.spread_channel_of(now_ns, group)
+            channel = self._channels.spread_channel_of(now_ns, group)
             first = self.sending.accept(group, payloads, size, route[1], route[0], channel)
         self.effects.append(Delivery(group, me, first, payloads, route[0], now_ns))
 
@@ -168,7 +168,7 @@ class QsmMachine:
         return self.client.group_view(group)
 
     def _find_route(self, group: GroupId) -> SendRoute:
-        """Find the streams that messages must go into: one for each region of the group with somebody else in it."""
+        """Find the streams that messages must go into: one for each region of the group that has other members."""
         me = self.member
         if me is None or group not in self._joined:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
@@ -206,7 +206,7 @@ class QsmMachine:
             self._on_control(source, frame)
 
     def on_frames(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
-        """Take frames that arrived together; those that follow each other in a stream at once."""
+        """Take frames that arrived together. Frames that follow each other in a stream are taken as one run."""
         self._now_ns = now_ns
         if frames[0].kind is Kind.SPREAD:
             frames = [mine for frame in frames if (mine := self._pick(source, frame))]
@@ -220,7 +220,7 @@ class QsmMachine:
             index += taken or 1
 
     def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        """Take a data frame that another protocol rebuilt with help of `source`, as if `source` had repaired it."""
+        """Take a data frame that another protocol rebuilt with the help of `source`, as if `source` had repaired it."""
         self._now_ns = now_ns
         frame = as_repair(frame)
         if frame.kind == Kind.RESENT:
@@ -239,7 +239,7 @@ class QsmMachine:
         if mine is None and self.member is not None and frame.view > self.client.epoch:
             self._early.append((source, frame))
         elif mine is None:
-            self.counters.frames_unwanted += 1  # Of a group on a channel of ours, or of views that are over.
+            self.counters.frames_unwanted += 1  # Of another group on one of our channels, or of views that are over.
         return mine
 
     def _on_data(self, source: Endpoint, frame: Frame) -> None:
@@ -270,11 +270,11 @@ class QsmMachine:
             self._show([frame])
 
     def _find_receive_route(self, source: Endpoint, frame: Frame) -> ReceiveRoute | None:
-        """Find where frames of a stream belong; None if nowhere, or not yet."""
+        """Find the route of a stream's frames; return None if there is none, or none yet."""
         region = self.regions.get((frame.region, frame.view))
         if region is None:
             if self.member is not None and frame.view > self.client.epoch:
-                # From somebody who knows of a new view before we do.
+                # From a node that knows of a new view before we do.
                 self._early.append((source, frame))
             else:
                 self._refuse(source, frame, "of a region view that this node is not in")
@@ -297,11 +297,11 @@ class QsmMachine:
     def _home_of(
         self, region: RegionMember, life: Member, source: Endpoint, *, is_word_of_its_own: bool
     ) -> Endpoint | None:
-        """Return the endpoint of a life that sends into a region view of ours; None if nobody vouches for it.
+        """Return the endpoint of a life that sends into a region view of ours; None if no member vouches for it.
 
-        One that left before we came is in no configuration of ours. If a token told of its stream, members vouch for
-        it: its first own word shows where it is, and it must hear from us what became of its frames. Nobody vouches for
-        that place (`docs/design/qsm.md`, Receiving).
+        A sender that left before we joined is in no configuration of ours. If a token reports its stream, members vouch
+        for it: its first own frame shows its endpoint, and it must hear from us what became of its frames. The endpoint
+        itself is not verified (`docs/design/qsm.md`, Receiving).
         """
         home = self.client.endpoints.get(life.node) or self.homes.get(life)
         if home is None and life in region.streams:
@@ -354,7 +354,7 @@ class QsmMachine:
             ring.on_receipt(self._now_ns, life.node, body)
 
     def _fault_of(self, region: RegionMember, token: Token) -> str | None:
-        """Compare the numbers of a token with what this node knows: they become bounds of loops, and floors."""
+        """Check the numbers of a token, which become bounds of loops and floors; return what is wrong, or None."""
         frames_max = self.settings.cache_frames_max + self.settings.window_frames
         for request in token.requests:
             if RangeSet.from_bounds(request.bounds).count() > frames_max:
@@ -391,7 +391,7 @@ class QsmMachine:
         assert me is not None
         affected = change.unseen.copy()
         for passed in change.passed:
-            # It came and was over before we heard of it. Others sent into it, and count on us.
+            # It began and ended before we heard of it. Others sent into it, and rely on us.
             self._enter(passed, me)
             self._replace(passed)
         for region, old in change.before.items():
@@ -409,12 +409,12 @@ class QsmMachine:
         self._fifos.note_present(present, self.client.epoch)
         for stream in self.sending.streams.values():
             is_open = stream.closing and not stream.is_done
-            # Of groups that we left ourselves we do not hear who is still there.
+            # We are not told the members of groups that we left ourselves.
             is_heard = is_open and all(group in self.client.groups for group in stream.put)
             if is_heard and present.isdisjoint(stream.config.members):
-                # Nobody is left who could lack anything.
+                # No member is left that could lack anything.
                 self.sending.on_region_left(stream)
-        self._listening.plan(self._now_ns, self.client.own_region, self.client.regions.values())
+        self._channels.plan(self._now_ns, self.client.own_region, self.client.regions.values())
         self._listen()
         early, self._early = self._early, deque(maxlen=self.settings.early_frames_max)
         for source, frame in early:
@@ -428,7 +428,7 @@ class QsmMachine:
             region.send_by(self.sending.streams[key])
 
     def _replace(self, old: RegionConfig) -> None:
-        """A region view is over: nothing new goes into it; what was promised to it is seen through."""
+        """Close a region view that is over: nothing new goes into it, and what was sent into it is completed."""
         key = (old.region, old.view)
         self.sending.close(key, self._now_ns)
         region = self.regions.get(key)
@@ -437,10 +437,10 @@ class QsmMachine:
 
     def _listen(self) -> None:
         """Open and close channels as region views come and go."""
-        self.effects += self._listening.update(self._now_ns, [each.config.channel for each in self.regions.values()])
+        self.effects += self._channels.update(self._now_ns, [each.config.channel for each in self.regions.values()])
 
     def _note_groups(self, me: Member, affected: RangeSet) -> None:
-        """Note what changed for the application: groups entered and left, and new group views."""
+        """Report what changed for the application: groups entered and left, and new group views."""
         own = self.client.own_region
         now_in = RangeSet() if own is None else own.groups_of(me)
         before, self._joined = self._joined, now_in
@@ -456,7 +456,7 @@ class QsmMachine:
             self._fifos.leave_group(number)
         if own is not None:
             self._fifos.enter_groups(entered, own.view)
-        # Before anything is delivered: what waited for a view may go on where a region that was left held it up.
+        # Before anything is delivered: messages that waited for a view may have been blocked by a region that was left.
         self.effects += self.client.bundles(affected.intersection(now_in))
         for region in self.regions.values() if left else ():
             groups = region.config.groups_of(me)
@@ -465,14 +465,14 @@ class QsmMachine:
                 self._fifos.deliver(region.streams, self.effects)
 
     def _lose_everything(self) -> None:
-        """The domain dropped this life. What was not stable is reported; the next one starts with nothing."""
+        """End this life, which the domain dropped. Report what was not stable; the next life starts with nothing."""
         self.sending.lose_everything()
         self._forget()
-        self._listening.forget()
+        self._channels.forget()
         self._listen()
 
     def release(self) -> None:
-        """Let go of all streams and frames, and of the memory where they lie: the node is closed, and tells nothing."""
+        """Free all streams, frames and their memory without any report: the node is closed."""
         self.sending.release()
         self._forget()
         self.effects.clear()
@@ -517,14 +517,14 @@ class QsmMachine:
     def _keep_house(self) -> None:
         now_ns = self._now_ns
         if self._fifos.is_any_broken:
-            # Others have what nobody gave us, as when we never heard of a view: no going on as if nothing had happened.
+            # Others have frames that nobody gave us, as when we never heard of a view: this life cannot go on.
             self.client.start_over()
             return
         for key, region in list(self.regions.items()):
             for sender, stream in region.streams.items():
                 if stream.is_beyond_help(now_ns):
                     if not stream.sender_gone:
-                        # Others have what nobody can give us any more: we cannot go on as if nothing had happened.
+                        # Others have frames that nobody can give us any more: this life cannot go on.
                         self.client.start_over()
                         return
                     stream.give_up_next()
@@ -540,7 +540,7 @@ class QsmMachine:
         self._listen()
 
     def _suspect_silent_regions(self) -> None:
-        """Report members of regions that do not answer: one that is alone in its ring is missed by nobody else."""
+        """Report members of regions that do not answer: nobody else misses one that is alone in its ring."""
         now_ns, settings, health = self._now_ns, self.settings, self._health
         awaited = {
             key: stream
@@ -551,13 +551,13 @@ class QsmMachine:
         for key, stream in awaited.items():
             silent_ns = health.awake_ns(now_ns, self._reported_ns[key])
             if silent_ns >= health.patience_ns(settings.suspect_after_ns):
-                # The oldest ones: they lead the rings that should have reported.
+                # The oldest members lead the rings that should have reported.
                 for member in stream.config.members[:SUSPECTS_MAX]:
                     self.client.report_failure(now_ns, member, silent_ns)
 
     def _maybe_retire(self, key: ViewKey, region: RegionMember, age_ns: int) -> None:
         settings = self.settings
-        # A sender that asks has not heard that all is well: it would wait in vain if everybody went.
+        # A sender that asks has not heard that all is confirmed: it would wait in vain if all members retired.
         is_quiet = region.is_quiet and self._now_ns - region.asked_ns >= settings.linger_ns
         if age_ns < settings.linger_ns or (not is_quiet and age_ns < settings.quiesce_ns_max):
             return
@@ -580,7 +580,7 @@ class QsmMachine:
         return self.sending.has_data
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
-        """Make the frames that are due: control first, then repairs, then new data as far as there is room."""
+        """Make the frames that are due: control first, then repairs, then as much new data as there is room for."""
         now_ns = self._now_ns
         datagrams = self.client.make_datagrams(now_ns)
         me = self.member
@@ -603,7 +603,7 @@ class QsmMachine:
             region.on_sent(self._now_ns)
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
-        """Take messages, and seal them at once where nothing else waits. Control frames come by `make_frames`."""
+        """Take messages, and seal them at once if nothing else waits. Control frames are made by `make_frames`."""
         if type(command) is not SendMessages:
             self.submit(now_ns, command)
             return []

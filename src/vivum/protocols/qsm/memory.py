@@ -33,7 +33,7 @@ class MemoryHeld:
 
 
 class MemoryWatch:
-    """Tells of new highs. Looks when it is asked, so that frames cost nothing more."""
+    """Reports new highs. Measures only when asked, so that frames cost nothing extra."""
 
     def __init__(self, settings: QsmSettings) -> None:
         self._limit = settings.cache_frames_max + settings.window_frames

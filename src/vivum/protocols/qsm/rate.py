@@ -1,12 +1,12 @@
 """Rate control: every node states the rate that it can take, the region takes the lowest or the mean, senders share it.
 
 Seed 001, section 2: members of a region share their fate, so one number for the region is enough. A node judges by
-what it loses: a few lost frames are noise and left to repair, more than that means that its link or its buffers are
-too small for what all senders send together. It also judges by queues that stand on the way: they lose nothing yet,
-but make every token late. In both cases it states a little less, and a little more in every period without.
+what it loses: a few lost frames are noise and left to repair; more means that its link or its buffers are too small for
+all senders together. It also judges by standing queues on the way: they lose nothing yet, but delay every token. In
+both cases it states a slightly lower rate, and a slightly higher one after every period without such signs.
 
-One bad period says little: a link that loses one frame in a hundred loses three now and then, and a process that had
-to wait for its processor makes frames late. What is done on such a sign alone is small, or soon undone.
+One bad period says little: a link that loses one frame in a hundred sometimes loses three, and a process that waited
+for its processor makes frames late. The reaction to a single such sign is small, or soon undone.
 
 Rates are frames a second; 0 means no limit.
 """
@@ -18,87 +18,89 @@ from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.tokens import RateVote
 
 LOSS_PER_MILLE = 30
-"""Loss above this share of frames is taken for overload; links that are merely bad lose less, or in short bursts."""
+"""Loss above this share of frames counts as overload; bad links lose less, or lose in short bursts."""
 
 QUIET_PER_MILLE = 5
 """Below this share of loss the rate grows; between the two it stays."""
 
 LOSSY_PERIODS = 3
-"""So many periods in a row must have such loss: a burst, or a member that slept, is no overload."""
+"""Consecutive periods with such loss that count as overload: a burst, or a member that slept, is none."""
 
 START_PER_MILLE = 1150
-"""Growth in a period, until it is too much for the first time. A queue of the network takes what is too much for a few
-milliseconds only, so that all of it is lost: a quarter more was seen to end in a storm of repairs."""
+"""Growth in a period, until the rate is too high for the first time. The network can queue an excess for a few
+milliseconds only, and then loses all of it: growth by a quarter was seen to end in a storm of repairs."""
 
 START_LOST_MIN = 10
-"""At the start fewer lost frames are no sign of overload, however large a share they are. Of 200 frames a link that
-loses one in a hundred loses seven in every two hundredth period, and ten in every twenty thousandth."""
+"""At the start, fewer lost frames than this are no sign of overload, however large their share. Of 200 frames, a link
+that loses one in a hundred loses seven in every two hundredth period, and ten in every twenty thousandth."""
 
 FORGIVEN_PER_MILLE = 1100
-"""Loss or a queue at the start is forgiven once, and again when the best rate seen has grown by so much."""
+"""Loss or a queue at the start is forgiven once, and again when the best rate seen has grown by this factor."""
 
 RESUME_PER_MILLE = 1050
-"""What comes without loss or queue, so far above the rate at which it was too much before, shows that it is not any
-more, or never was: the rate grows as at the start."""
+"""If frames arrive without loss or queue this far above the rate that was too high before, that rate is not too high
+any more, or never was: grow as at the start."""
 
 DECREASE_PER_MILLE = 950
 INCREASE_STEP_PER_MILLE = 3
 INCREASE_PER_MILLE_MAX = 30
-"""The longer nothing is lost, the faster the rate grows: a little at first, near where it was too much before."""
+"""The longer nothing is lost, the faster the rate grows: slowly at first, near the rate that was too high before."""
 
 CEILING_PER_MILLE = 1020
 LOWEST_PER_MILLE = 100
-"""Never below this share of the best rate seen: a link that loses much must still be used."""
+"""The rate stays above this share of the best rate seen: a lossy link must still be used."""
 
 STANDING_NS = 1_000_000
-"""A queue that takes longer than this in the mean, means that more is sent than the link takes."""
+"""If frames wait longer than this in queues, on average, more is sent than the link takes."""
 
 SHORT_NS = 300_000
-"""A queue that takes so long keeps the link busy and hurts nobody: the rate stays."""
+"""A queue of this length keeps the link busy and does no harm: the rate stays."""
 
 DRAIN_PERIODS = 2
 DRAIN_PER_MILLE_MAX = 30
-"""What stands above that is drained in so many periods, if it takes no more than this off the rate."""
+"""Periods in which a longer queue is drained, and the largest share of the rate that draining may take."""
 
 EDGE_PER_MILLE = 5
 EDGE_STEP_PER_MILLE = 2
-"""So near to the rate at which a queue stood before, the rate grows by small steps: else it were past it at once."""
+"""This near to the rate at which a queue stood before, the rate grows in small steps, so as not to overshoot it."""
 
 OWN_QUEUE_NS = 8_000_000
-"""What frames of a sender alone may wait in its own interface at the start: that hurts nobody else."""
+"""How long frames of the only sender may wait in its own interface at the start: that delays nobody else."""
 
 OWN_QUEUE_KEPT_NS = 12_000_000
-"""What they are to wait there afterwards. The link works on while the sender waits for its processor, so the queue is
-kept. More would hold up the tokens that the sender passes on, until the next one in the ring is taken for asleep."""
+"""How long they should wait there afterwards. With a queue, the link stays busy while the sender waits for its
+processor. A longer one would delay the tokens that the sender passes on, until the next member of the ring is believed
+asleep."""
 
 STEER_PERIODS = 3
 STEER_PER_MILLE_MAX = 50
-"""A queue that is shorter or longer than that is filled or drained in so many periods, if it takes no more than this,
-or twice that to drain it."""
+"""Periods in which a shorter or longer queue is filled or drained, and the largest change of the rate for filling;
+draining may change it twice as much."""
 
 USED_PER_MILLE = 950
-"""A sender that uses so much of what it may is held back by the rate alone: else what comes says little of the link."""
+"""A sender that uses this share of its rate is limited by the rate alone. Below it, arrivals say little about the
+link."""
 
 REFRESH_PERIODS = 100
 REFRESHED_NS = 3_000_000
-"""So often a queue that is kept is drained to so little: clocks drift, and only an empty queue shows how long frames
+"""How often a kept queue is drained, and to what length. Clocks drift, and only an empty queue shows how long frames
 take without one."""
 
 QUEUE_FLOOR_PER_MILLE = 750
-"""Queues lower the rate no further than to this share of the best rate seen. At so much less any queue of the network
-runs empty: what still makes frames late is a processor that others have."""
+"""Queues lower the rate to no less than this share of the best rate seen. At that rate any queue of the network runs
+empty: what still delays frames is a busy processor."""
 
 STUCK_PERIODS = 4
 STUCK_PER_MILLE = 1030
-"""After so many periods in which only the best rate seen was in the way, the rate grows past it. Senders that share
-their processor never reach what they are allowed: what is allowed would stay where it is for ever."""
+"""After this many periods in which only the best rate seen limited it, the rate grows past that. Senders that share
+a processor never reach their allowed rate, which would otherwise stay the same for ever."""
 
 UNEASY_PERIODS = 4
-"""After so many periods with loss between the two it counts as the link's own. Else one queue after the other would
-lower the rate, and none of the times between would raise it again."""
+"""After this many periods with loss between the two thresholds, the loss counts as the link's own. Otherwise one queue
+after the other would lower the rate, and nothing would raise it in between."""
 
 IN_VAIN = 4
-"""After so many decreases that did not help, by a fifth together, loss is the link's own and no overload."""
+"""After this many decreases that did not help, a fifth in total, loss counts as the link's own and not as overload."""
 
 
 class RateEstimate:
@@ -135,7 +137,7 @@ class RateEstimate:
     def __init__(self, settings: QsmSettings, now_ns: int) -> None:
         self.rate = self._initial = settings.rate_initial
         self._is_starting = True
-        # At the start: the last period was too much.
+        # At the start: whether the last period was too fast.
         self._is_warned = False
         self._period_ns = settings.rate_period_ns
         self._since_ns = now_ns
@@ -146,7 +148,7 @@ class RateEstimate:
         # The rate at which a queue began to stand the last time; 0 if none did.
         self._edge = 0
         self._was_queueing = False
-        # What came while a queue stood all the time: what the link takes; 0 before the first.
+        # Arrivals while a queue stood all the time, so what the link takes; 0 before the first.
         self._taken = 0
         # In this period a window was full.
         self._was_full = False
@@ -168,7 +170,7 @@ class RateEstimate:
 
     @property
     def is_starting(self) -> bool:
-        """Nothing was too much so far."""
+        """Whether no rate was too high so far."""
         return self._is_starting
 
     def on_frame(self, count: int = 1) -> None:
@@ -180,7 +182,7 @@ class RateEstimate:
         self._lost += frames
 
     def pause(self, now_ns: int, own_frames: int) -> None:
-        """Do not judge this time: who is behind loses for other reasons than the rate of today."""
+        """Skip this period: a node that is behind loses frames for other reasons than the present rate."""
         self._since_ns, self._received, self._lost, self._own_frames = now_ns, 0, 0, own_frames
         self._standing_ns = None
         self._was_full = False
@@ -191,10 +193,10 @@ class RateEstimate:
     ) -> int:
         """Judge the last period if it is over; return the rate to state.
 
-        `own_frames` were sent by this node itself so far: the rate is that of all senders together. `standing_ns` is
-        what all frames of the last while had to wait in queues on their way here. The least of it in the period counts:
-        a queue that stands does so all the time, one that a late process makes comes and goes. `is_full`: a sender
-        waits for its window. `queue_ns`: there is one sender alone, and its frames wait so long in its interface.
+        `own_frames` is how many this node itself has sent so far: the rate is that of all senders together.
+        `standing_ns` is how long frames lately had to wait in queues on their way here. The minimum of a period counts:
+        a standing queue is always there, one made by a late process comes and goes. `is_full` says that a sender waits
+        for its window. `queue_ns`, if there is only one sender, is how long its frames wait in its interface.
         """
         self._was_full = self._was_full or is_full
         is_first = self._standing_ns is None
@@ -248,13 +250,13 @@ class RateEstimate:
         self._was_queueing = is_queueing
 
     def _bear(self, loss: int) -> None:
-        """Too little for overload, too much to go faster. If it stays so, it is the link, and no reason to wait."""
+        """Handle loss too small for overload and too large to go faster. If it persists, it is the link's own."""
         self._uneasy_periods += 1
         if self._uneasy_periods >= UNEASY_PERIODS:
             self._noise, self._uneasy_periods = loss, 0
 
     def _steer(self, queue_ns: int, sent: int, loss: int) -> None:
-        """Keep a queue of some length before the link of the only sender, of which so many frames a second came."""
+        """Keep a queue of some length before the link of the only sender, from which `sent` frames a second came."""
         is_busy = queue_ns > SHORT_NS
         if is_busy and (queue_ns > OWN_QUEUE_KEPT_NS or sent * 1000 >= self.rate * USED_PER_MILLE):
             # It was never empty: what came is what the link takes, but for a process that was late.
@@ -298,7 +300,7 @@ class RateEstimate:
             self._taken = reached if is_queueing else 0
 
     def _drain(self, standing_ns: int, reached: int) -> None:
-        """Go slower. Nothing is lost yet, but tokens wait in the same queues."""
+        """Lower the rate. Nothing is lost yet, but tokens wait in the same queues."""
         self._clean_periods = 0
         rate = min(self.rate, self._best)
         if self._was_queueing:
@@ -310,7 +312,7 @@ class RateEstimate:
         self.rate = max(1, rate * (1000 - drain) // 1000, min(rate, floor))
 
     def _maybe_free(self, before: int, reached: int, standing_ns: int) -> None:
-        """Let a rate grow that is stuck at what was seen, while nothing speaks against it and half of it is used."""
+        """Raise a rate that is stuck at the best seen, if nothing speaks against it and half of it is used."""
         is_clean = not (self._lossy_periods or self._uneasy_periods) and standing_ns < SHORT_NS
         if self.rate != before or not is_clean or self._was_full or 2 * reached < self.rate:
             self._stuck_periods = 0
@@ -322,7 +324,7 @@ class RateEstimate:
 
     def _grow(self) -> None:
         growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
-        # Only a little past the best: if there is more to be had, the best will show it and grow.
+        # Only a little past the best: if more is possible, the best will grow.
         ceiling = self._best * CEILING_PER_MILLE // 1000 + 1
         low, high = (self._edge * each // 1000 for each in (1000 - EDGE_PER_MILLE, 1000 + EDGE_PER_MILLE))
         if low <= self.rate <= high:
@@ -346,17 +348,17 @@ class RateEstimate:
 
 
 def add_voice(vote: RateVote, rate: int) -> RateVote:
-    """Put what one node states to what others said; 0 states nothing."""
+    """Add the rate that one node states to the vote; 0 states nothing."""
     if not rate:
         return vote
-    # Robust: nobody can drag the mean further than by half or twice of what the region goes at.
+    # Robust: each statement counts as at least half and at most twice the present rate of the region.
     heard = min(max(rate, vote.allowed // 2), 2 * vote.allowed) if vote.allowed else rate
     lowest = min(vote.lowest, rate) if vote.voices else rate
     return RateVote(lowest, vote.total + heard, vote.voices + 1, vote.allowed)
 
 
 def add_votes(one: RateVote, other: RateVote) -> RateVote:
-    """Put the votes of two sets of nodes together. What is allowed is what the first says: it came from above."""
+    """Merge the votes of two sets of nodes. The allowed rate is that of the first, which came from above."""
     if not (one.voices and other.voices):
         some = one if one.voices else other
         return RateVote(some.lowest, some.total, some.voices, one.allowed)
@@ -364,29 +366,29 @@ def add_votes(one: RateVote, other: RateVote) -> RateVote:
 
 
 def decide_rate(vote: RateVote, rule: str) -> int:
-    """Settle what a region goes at: the lowest rate stated, or the mean; 0, no limit, if nobody said."""
+    """Decide a region's rate: the lowest or the mean of the stated ones; 0, no limit, if there are none."""
     if not vote.voices:
         return 0
     return vote.lowest if rule == "lowest" else vote.total // vote.voices
 
 
 class FairShares:
-    """How the senders of a region share its rate: evenly, but what one leaves is for the others.
+    """Shares a region's rate among its senders: evenly, but what one does not use goes to the others.
 
-    A sender may be slow, or held back by another region: an even share would be lost with it, and the rate, which
-    follows what comes, would never grow.
+    A sender may be slow, or held back by another region. Part of an even share would be lost with it, and the rate,
+    which follows what arrives, would never grow.
     """
 
     __slots__ = ("_demand", "_floor", "_level", "_rate")
 
     def __init__(self, rate: int, initial: int, used: Iterable[int]) -> None:
-        """Share by what each active sender used of late, in frames a second. Any of them may start with `initial`."""
+        """Share by what each active sender used recently, in frames a second. Each may start with `initial`."""
         demands = sorted(map(_demand, used))
         senders = max(1, len(demands))
         self._rate = rate
         self._demand = sum(demands)
         self._floor = min(rate, initial or rate) // senders
-        # Nobody gets more than this level: at it, all together take the rate, or the most that each may want.
+        # No sender gets more than this level. At it, all together use the rate, or all that they may want.
         left, count = rate, senders
         self._level = rate
         for demand in demands:
@@ -399,9 +401,9 @@ class FairShares:
             self._level = (demands[-1] if demands else 0) + left // senders
 
     def of(self, used: int) -> int:
-        """Return the share of a sender that used this much: never 0, which would mean no limit, unless there is none.
+        """Return the share of a sender that used this much. Never 0, which means no limit, unless there is none.
 
-        It may double what it used, or take what others do not want: all at once would be too much for a moment.
+        It may double what it used, or take what others do not want. More at once would overload for a moment.
         """
         if not self._rate:
             return 0

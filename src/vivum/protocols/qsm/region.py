@@ -1,7 +1,7 @@
-"""This node as a member of one region view: its streams, its rings, and what tokens say and learn here.
+"""This node as a member of one region view: its streams, its rings, and what tokens exchange here.
 
-One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node speaks for itself;
-above, a leader speaks for the ring below it, with the result of that ring's last round. The leader of the top ring
+One recovery protocol for all groups and all senders (seed 001, section 2). On level 0 the node reports for itself;
+above, a leader reports for the ring below it, with the result of that ring's last round. The leader of the top ring
 decides for the region: what is stable, what caches may forget, what the sender must send again.
 """
 
@@ -35,7 +35,7 @@ from vivum.wire.tokens import NO_VOTE, NOBODY, RegionReport, RepairRequest, Stre
 DATA = Kind.DATA
 
 ROUNDS_ALIKE = 8
-"""So many rounds with the same result are nothing unusual while repairs are under way."""
+"""Rounds with the same result that are normal while repairs are under way."""
 
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
@@ -76,21 +76,21 @@ class RegionMember:
         self._verdicts: dict[Member, StreamStability] = {}
         # For each level: the result of the last round that this node led there.
         self._results: list[dict[Member, StreamRecord]] = [{} for _ in plans]
-        # The streams that were in the token when such a round began: of these, everybody has said what it has.
+        # The streams in the token when such a round began: every member has reported what it has of these.
         self._begun: list[set[tuple[int, int]]] = [set() for _ in plans]
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
-        # So many unstable frames, or so many bytes in them, mean that a window fills.
+        # This many unstable frames, or bytes in them, mean that a window fills.
         self._filling = max(1, settings.window_frames // 8)
         self._filling_bytes = max(1, settings.window // 8) * settings.frame_bytes_max
-        # So many, that a sender waits, or soon will: stable is known here from the last round.
+        # This many mean that a sender waits, or soon will: what is stable is known here from the last round.
         self._full = max(1, settings.window * 3 // 4)
         self._urgent = False
         self._last_result: tuple[object, ...] = ()
         self._rounds_alike = 0
-        # The region decided what the members of the ring that this node leads have not been told yet.
+        # Whether the region decided something that members of the ring led by this node have not been told yet.
         self._untold = False
-        # For each level: in the last round that this node led there, somebody was behind the others, or had not
+        # For each level: whether in the last round led by this node a member was behind the others, or had not
         # delivered what it has.
         self._lagging = [False for _ in plans]
         self._asking: set[Member] = set()
@@ -98,7 +98,7 @@ class RegionMember:
         self._votes = [NO_VOTE for _ in plans]
         self._allowed = 0
         self._stops: dict[Member, int] = {}
-        # What each active sender used of the rate, in the last period and in the one before; frames a second.
+        # The share of the rate that each active sender used, in the last period and in the one before; frames a second.
         self._used: dict[Member, int] = {}
         self._used_before: dict[Member, int] = {}
         self._active_since_ns = now_ns
@@ -106,18 +106,18 @@ class RegionMember:
     # Streams.
 
     def send_by(self, own: RegionSender) -> None:
-        """This node sends into the region too: tokens carry its own stream, and it serves its own frames."""
+        """Include this node's own stream: it sends into the region too. Tokens carry it, and the node serves it."""
         self.own = own
 
     def leave(self) -> None:
-        """This node has left all groups of this view: it needs nothing of it any more, and still helps."""
+        """Note that this node has left all groups of this view: it needs nothing more, and still helps others."""
         self.is_left = True
         for stream in self.streams.values():
             stream.is_unwanted = True
             stream.held.clear()
 
     def stream_of(self, sender: Member, now_ns: int) -> RepairedStream | None:
-        """Find or open the stream of a sender; None for ourselves and when there are too many."""
+        """Find or open the stream of a sender; return None for ourselves, and if there are too many."""
         stream = self.streams.get(sender)
         if stream is None and sender != self._me and len(self.streams) < self._settings.streams_max:
             stream = RepairedStream(
@@ -138,7 +138,7 @@ class RegionMember:
         return stream
 
     def on_data(self, now_ns: int, stream: StreamReceiver, frame: Frame) -> bool:
-        """Take a data frame of one of our streams; tell whether it is new."""
+        """Take a data frame of one of our streams; return whether it is new."""
         if not stream.on_data(now_ns, frame):
             return False
         if frame.kind is DATA:
@@ -157,18 +157,18 @@ class RegionMember:
             self._hurry(now_ns, unstable, unstable * stream.largest)
 
     def on_sent(self, now_ns: int) -> None:
-        """This node itself sent into the region."""
+        """Note that this node itself sent into the region."""
         if self.own is not None and self._rings[0].leader == self._me.node:
             self._hurry(now_ns, self.own.next_frame - self.own.first, self.own.window_bytes)
 
     def _hurry(self, now_ns: int, unstable: int, unstable_bytes: int) -> None:
-        """Let a round begin soon: at once when a window fills, since its sender will wait for the result."""
+        """Begin a round soon: at once when a window fills, since its sender will wait for the result."""
         if unstable >= self._filling or unstable_bytes >= self._filling_bytes:
             self._interval_ns = self._settings.token_busy_ns_min
         self._rings[0].hurry(now_ns)
 
     def on_progress(self, now_ns: int, sender: Member, stop: int, closed: bool) -> None:
-        """A sender tells how far it is, because it has not heard that all is well."""
+        """Take a sender's report of how far its stream goes, sent because not all is confirmed."""
         stream = self.stream_of(sender, now_ns)
         if stream is not None:
             stream.on_status(stop, closed, 0, 0)
@@ -179,21 +179,24 @@ class RegionMember:
 
     @property
     def is_quiet(self) -> bool:
-        """All that was sent into this view is confirmed, and no more will come."""
+        """Whether all that was sent into this view is confirmed, and no more will come."""
         if self.own is not None and not self.own.is_done:
             return False
         return all(stream.is_settled and not self._is_awaited(stream) for stream in self.streams.values())
 
     def _is_awaited(self, stream: StreamReceiver) -> bool:
-        """Return whether a sender that is still there has frames that are not confirmed: it needs us to hear of it."""
+        """Return whether a sender that is still there has unconfirmed frames: then it needs our reports."""
         is_open = self._verdict(stream.sender).confirmed < stream.window.stop
         return is_open and not (stream.sender_gone or stream.is_unwanted)
 
     def is_busy(self) -> bool:
-        """Something is unstable or missing here, or members wait to hear that it is not: else they doubt the leader."""
+        """Whether something is unstable or missing here, or members still have to be told that nothing is.
+
+        Otherwise these would believe that their leader is gone.
+        """
         if self._untold or self._urgent or any(self._lagging):
             return True
-        # Not until all is confirmed: while somebody sleeps, neither the leader nor the others have anything to do.
+        # Until all is stable, not until all is confirmed: while a member sleeps, the others have nothing to do.
         if self.own is not None and self.own.first < self.own.next_frame:
             return True
         return any(
@@ -202,16 +205,16 @@ class RegionMember:
         )
 
     def interval_ns(self) -> int:
-        """Return how long to wait between rounds: not at all while repairs are asked for or windows fill."""
+        """Return how long to wait between rounds: not at all while repairs are requested or windows fill."""
         base_ns = self._settings.token_busy_ns_min if self._urgent else self._interval_ns
         if self._rounds_alike <= ROUNDS_ALIKE:
             return base_ns
-        # After some rounds in which nothing changes they come less and less often: somebody is asleep or cut off. Not
+        # After some rounds without a change a member is asleep or cut off, so rounds become less and less frequent. Not
         # at once: a repair from another ring, or from the sender, takes several rounds.
         return min(base_ns << min(self._rounds_alike - ROUNDS_ALIKE, 8), 4 * self._settings.token_busy_ns_max)
 
     def _measure(self) -> None:
-        """See how much of any window is in use: a token is needed before it is full, not on every frame."""
+        """Update how much of any window is in use: a token is needed before it is full, not for every frame."""
         unstable_bytes = ((stream.window.stop - stream.stable) * stream.largest for stream in self.streams.values())
         frames, size = self._unstable(), max(unstable_bytes, default=0)
         if self.own is not None:
@@ -302,7 +305,7 @@ class RegionMember:
         )
 
     def _state_rate(self, now_ns: int, lost: int) -> int:
-        """Judge what this node can take. Who is behind says nothing: the others do not wait for it."""
+        """Return the rate that this node can take. One that is behind states none: the others do not wait for it."""
         own_frames = 0 if self.own is None else self.own.next_frame
         if any(stream.reached < stream.stable for stream in self.streams.values()):
             self._rate.pause(now_ns, own_frames)
@@ -318,14 +321,14 @@ class RegionMember:
         return self._rate.update(now_ns, own_frames, self._standing_ns(delays), is_full, queue_ns)
 
     def _standing_ns(self, delays: list[int]) -> int:
-        """Return how long a harmful queue has stood. What delays one stream alone is at its sender."""
+        """Return how long a harmful queue has stood. A delay of one stream alone is caused at its sender."""
         if len(delays) > 1:
             return min(delays)
-        # Without a link that could be overrun there is no interface either: it is a receiver that is slow.
+        # Where no link can be overrun there is no queue in an interface either: a receiver is slow.
         return max(0, delays[0] - OWN_QUEUE_NS) if delays and self._settings.rate_initial else 0
 
     def _own_records(self) -> list[StreamRecord]:
-        """What this node has to say for itself."""
+        """Return this node's own records."""
         records = []
         for sender, stream in self.streams.items():
             record = self._record(
@@ -338,7 +341,7 @@ class RegionMember:
         if self.own is not None and self.own.next_frame:
             own = self.own
             record = self._record(self._me, own.next_frame, own.next_frame, own.closed, own.slow)
-            # It has all of it, and is no receiver: were it counted as one, it would not wait for those who are.
+            # It has all of its own stream, and is no receiver: counted as one, it would not wait for the others.
             record = msgspec.structs.replace(record, prefix=NOBODY, slowest=0, delivered=NOBODY)
             if self._settings.feedback_ranges:
                 record = msgspec.structs.replace(record, reach=own.next_frame)
@@ -369,7 +372,7 @@ class RegionMember:
         )
 
     def _results_of(self, level: int, records: dict[tuple[int, int], StreamRecord]) -> Iterable[StreamRecord]:
-        """What the ring below has to say. Of a stream that it has not heard of, it has nothing."""
+        """Return the records of the ring below. It has nothing of a stream that it has not heard of."""
         results = self._results[level]
         for sender in {*results, *(Member(NodeId(node), Incarnation(life)) for node, life in records)}:
             yield results.get(sender) or self._record(sender, 0, 0, closed=False)
@@ -377,16 +380,16 @@ class RegionMember:
     # Results.
 
     def complete(self, now_ns: int, token: Token) -> None:
-        """Take the result of a round: decide at the top, else tell the ring above at its next round."""
+        """Take the result of a round: decide at the top, otherwise report to the ring above in its next round."""
         level = token.level
         self.absorb(now_ns, token)
-        # First: what is decided below must already spare those who were passed over in this very round.
+        # First, because the decisions below must already exclude members passed over in this very round.
         self._note_absent(level)
         begun = self._begun[level] if token.leader == self._me.node else set()
         records = [self._with_absent(level, self._with_unaware(record, begun)) for record in token.streams]
         self._urgent = bool(token.requests)
         self._votes[level] = token.rate
-        # Ask again soon: a member that holds frames back does not say when it has delivered them.
+        # Ask again soon: a member that holds frames back does not report when it has delivered them.
         self._lagging[level] = any(map(self._is_held_back, records))
         if level == 0:
             self._lagging[level] |= any(record.behind != NOBODY for record in token.streams)
@@ -413,7 +416,7 @@ class RegionMember:
         return is_held_back(record) and (stream is None or not stream.sender_gone)
 
     def _count_active(self, now_ns: int, token: Token) -> None:
-        """See what those use who share the rate: senders whose streams have grown lately, or wait to be stable."""
+        """Measure the use of the rate by active senders: those whose streams grew lately, or are not stable."""
         elapsed_ns = now_ns - self._active_since_ns
         if elapsed_ns < self._settings.rate_period_ns:
             return
@@ -427,12 +430,12 @@ class RegionMember:
         }
         self._stops = stops
 
-    def _used_of_late(self, sender: Member) -> int:
-        # The more of two periods: a round that comes late makes one of them look idle.
+    def _used_lately(self, sender: Member) -> int:
+        # The larger of two periods: after a late round one of them looks idle.
         return max(self._used.get(sender, 0), self._used_before.get(sender, 0))
 
     def _note_absent(self, level: int) -> None:
-        """Remember, for each member that was passed over, what all were known to have: from there on it may ask."""
+        """Remember, for each member that was passed over, what all had then: it may ask for all frames from there."""
         absent, skipped = self._absent[level], self._rings[level].skipped
         for node in [node for node in absent if node not in skipped]:
             del absent[node]
@@ -441,7 +444,10 @@ class RegionMember:
                 absent[node] = {sender: verdict.confirmed for sender, verdict in self._verdicts.items()}
 
     def _with_unaware(self, record: StreamRecord, begun: set[tuple[int, int]]) -> StreamRecord:
-        """Who passed the token before somebody else told of a stream said nothing of it, and may have nothing of it."""
+        """Return a record that allows for members unaware of the stream.
+
+        Members that passed the token before another reported the stream said nothing of it, and may have none of it.
+        """
         if (record.sender, record.incarnation) in begun:
             return record
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
@@ -455,28 +461,28 @@ class RegionMember:
         return msgspec.structs.replace(record, behind=min(record.behind, lowest))
 
     def _decide(self, now_ns: int, record: StreamRecord) -> None:
-        """Settle a stream for the whole region."""
+        """Decide about a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        # Until the rate is found, nobody has shown what it could take.
+        # Until the rate is found, no member has shown what it can take.
         is_pace_known = not (self._settings.rate_initial and self._rate.is_starting)
         if verdict.decide(now_ns, record, self._settings, is_pace_known):
             self._untold = True
         self._apply(now_ns, sender, record, verdict)
 
     def _report(self, token: Token, requests: Iterable[RepairRequest]) -> None:
-        """Tell every sender what is stable, and what nobody in the region could give."""
+        """Report to every sender what is stable, and which frames no member of the region could serve."""
         missing: dict[tuple[int, int], RangeSet] = {}
         for request in requests:
             wanted = missing.setdefault((request.sender, request.incarnation), RangeSet())
             wanted.update(RangeSet.from_bounds(request.bounds))
-        used = {sender: self._used_of_late(sender) for sender in self._used}
+        used = {sender: self._used_lately(sender) for sender in self._used}
         shares = FairShares(self._allowed, self._settings.rate_initial, used.values())
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdicts[sender]
             stream = self.streams.get(sender)
-            # One who has left us, and not died, still answers for what it sent before; but it is not told twice.
+            # A sender that left and did not die still gets reports, but each of them once.
             is_gone = stream is not None and stream.sender_gone
             lacks = missing.get(sender, RangeSet())
             lacks.discard_range(0, verdict.floor)
@@ -500,7 +506,7 @@ class RegionMember:
         return bool(self.reports or self.desk.repairs) or self.ladder.has_messages
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, Token | TokenReceipt]]:
-        """Hand over tokens and receipts that are to be sent."""
+        """Return the tokens and receipts to send, and forget them."""
         return self.ladder.take_messages(now_ns)
 
     def suspects(self, now_ns: int, patience_ns: int, health: LocalHealth) -> list[tuple[Member, int]]:
@@ -519,7 +525,7 @@ class RegionMember:
 def _ring_times(settings: QsmSettings) -> RingTimes:
     return RingTimes(
         idle_ns=settings.token_idle_ns,
-        # Twice: news of the ring below come with its rounds, and hurry the ring above.
+        # Twice as long: news from the ring below comes with its rounds, and hurries the ring above.
         leaders_busy_ns=2 * settings.token_busy_ns_max,
         hop_timeout_ns=settings.hop_timeout_ns,
         hop_tries=settings.hop_tries,

@@ -21,7 +21,7 @@ class QsmSettings(StreamSettings):
         True,
         unit="yes or no",
         why="One send reaches a whole region.",
-        effect="Without it every member gets its own copy by unicast, as in clouds that know no multicast.",
+        effect="Without it every member gets its own copy by unicast, as in clouds without multicast.",
     )
     spread_channels: int = setting(
         256,
@@ -45,13 +45,13 @@ class QsmSettings(StreamSettings):
         25,
         unit="nodes",
         why="Seed 004, section 3: no token ring ever grows larger than about 25 nodes.",
-        effect="Larger rings take longer to go round; smaller ones make the hierarchy deeper.",
+        effect="Rounds of larger rings take longer; smaller rings make the hierarchy deeper.",
     )
     cache_holders: int = setting(
         5,
         unit="nodes",
         why="Seed 004, section 3: no more than five nodes of a ring cache a message.",
-        effect="More survive more crashes and cost memory, which slows receivers down (seed 004, Figure 22).",
+        effect="More of them survive more crashes, and cost memory, which slows receivers down (seed 004, Figure 22).",
     )
     pending_bytes_max: int = pending_bytes_setting()
     waiting_bytes_max: int = setting(
@@ -100,19 +100,19 @@ class QsmSettings(StreamSettings):
         10 * MILLISECOND,
         unit="ns",
         why="A token and its receipt take well under a millisecond unless the receiver is asleep.",
-        effect="Less passes over a sleeping member sooner, more forgives a busy one.",
+        effect="Less passes over a sleeping member sooner; more tolerates a busy one.",
     )
     hop_tries: int = setting(
         2,
         unit="tries",
         why="One token or receipt may be lost on the way.",
-        effect="More forgives more loss and holds up the ring longer at a dead member.",
+        effect="More tolerates more loss, and delays the ring longer at a dead member.",
     )
     watch_busy_ns: int = setting(
         200 * MILLISECOND,
         unit="ns",
         why="Several rounds of a large ring.",
-        effect="A member that misses the token for so long while something is unstable takes over as leader.",
+        effect="A member without a token for this long, while something is unstable, takes over as leader.",
     )
     watch_idle_ns: int = setting(
         3 * SECOND,
@@ -124,31 +124,31 @@ class QsmSettings(StreamSettings):
         2 * SECOND,
         unit="ns",
         why="A node may sleep for some time without being dropped (seed 004: 0.5 s in every 5).",
-        effect="A member that was passed over for so long is reported to the configuration service.",
+        effect="A member that was passed over for this long is reported to the configuration service.",
     )
     isolate_after_ns: int = setting(
         100 * MILLISECOND,
         unit="ns",
         why="Longer than a repair takes.",
-        effect="A member that alone holds up all others and stands for so long is not waited for until it is back.",
+        effect="If one member alone delays all others and makes no progress for this long, they stop waiting for it.",
     )
     drop_after_ns: int = setting(
         5 * SECOND,
         unit="ns",
         why="A member that slept for half a second has caught up by then, unless its link is full.",
-        effect="Where slow members are to be dropped, one that is behind for so long starts a new life.",
+        effect="Where slow members are to be dropped, one that is behind for this long starts a new life.",
     )
     repair_wait_ns: int = setting(
         20 * MILLISECOND,
         unit="ns",
         why="A repair that was promised comes well within this time.",
-        effect="Less asks again in vain more often.",
+        effect="Less repeats more requests that need no repetition.",
     )
     rumour_ns: int = setting(
         10 * MILLISECOND,
         unit="ns",
         why="How long a frame may wait in queues and sockets on its way.",
-        effect="Less asks sooner for the last frames of a burst, and more often in vain.",
+        effect="Less asks sooner for the last frames of a burst, and more often for frames still on their way.",
     )
     repairs_per_token_max: int = setting(
         64,
@@ -172,7 +172,7 @@ class QsmSettings(StreamSettings):
         "lowest",
         unit="lowest or mean",
         why="Members of a region share their fate (seed 001, section 2): what one loses, all others must repair.",
-        effect="The mean of what members state lets a region go on at the pace of most, and a weak one fall behind.",
+        effect="With the mean of stated rates, a region goes at the pace of most members, and a weak one falls behind.",
     )
     rate_period_ns: int = setting(
         100 * MILLISECOND,
@@ -184,7 +184,7 @@ class QsmSettings(StreamSettings):
         2 * SECOND,
         unit="ns",
         why="Longer than the loss of all frames of a sender to a region stays unnoticed.",
-        effect="A region view that was replaced is kept for at least so long.",
+        effect="A region view that was replaced is kept for at least this long.",
     )
     quiesce_ns_max: int = setting(
         15 * SECOND,

@@ -157,14 +157,14 @@ class OutgoingStream:
 
     @property
     def not_awaited(self) -> list[NodeId]:
-        """Who is not waited for: what is released now, these will never get."""
+        """Return the receivers that are not waited for, which never get what is released now."""
         return [node for node, peer in self.peers.items() if not peer.awaited]
 
     # Every interval.
 
     @property
     def unstable(self) -> bool:
-        """Somebody who is waited for lacks something."""
+        """Return whether a receiver that is waited for lacks something."""
         return self.first < self.next_frame
 
     @property

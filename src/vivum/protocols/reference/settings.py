@@ -25,7 +25,7 @@ class ReferenceSettings:
         1024,
         unit="frames",
         why="A tenth of a second at 10,000 frames/s, several acknowledgement delays.",
-        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
+        effect="At the limit nothing new is sealed, and messages wait. More takes memory at sender and receivers.",
     )
     pending_bytes_max: int = pending_bytes_setting()
     streams_max: int = setting(
@@ -37,7 +37,7 @@ class ReferenceSettings:
     ack_every_frames: int = setting(
         64,
         unit="frames",
-        why="A sixteenth of the window: the sender is never held up by a late acknowledgement.",
+        why="A sixteenth of the window: a late acknowledgement never delays the sender.",
         effect="Fewer frames per ACK release memory sooner and load the sender: one ACK from each receiver.",
     )
     ack_delay_ns: int = setting(
@@ -50,7 +50,7 @@ class ReferenceSettings:
         1 * MILLISECOND,
         unit="ns",
         why="Longer than the reordering of a local network, so that a late frame is not asked for.",
-        effect="Less repairs sooner and asks in vain more often.",
+        effect="Less repairs sooner, and asks more often for frames that are only late.",
     )
     nak_delay_ns_max: int = setting(
         320 * MILLISECOND,
@@ -80,12 +80,12 @@ class ReferenceSettings:
         3 * SECOND,
         unit="ns",
         why="Longer than a long pause of a managed runtime (seed 004 has 0.5 s).",
-        effect="A member silent for longer is no longer waited for. Until then it holds up everybody.",
+        effect="A member silent for longer is no longer waited for. Until then it delays all others.",
     )
     give_up_after_ns: int = setting(
         10 * SECOND,
         unit="ns",
-        why="Longer than drop_after_ns: a sender in a partition gives up first and tells so when it heals.",
+        why="Longer than drop_after_ns: a sender in a partition gives up first, and says so when it heals.",
         effect="A gap of a sender silent for longer is reported and skipped.",
     )
 

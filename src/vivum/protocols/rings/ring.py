@@ -1,10 +1,10 @@
 """One token ring as seen by one node: who leads, when a round starts, how the token passes a sleeping member.
 
-Design note: `docs/design/rings.md`. This part moves tokens and reads nothing but their envelope (`RingToken`); what
-they carry, and when news is urgent, is for the `RingHost` to say. A token is passed with a receipt: a node that does
+Design note: `docs/design/rings.md`. This part moves tokens and reads nothing but their envelope (`RingToken`); the
+`RingHost` decides what they carry, and when news is urgent. Receivers confirm a token with a receipt: a node that does
 not confirm it in time is passed over (`skipped`) and gets a courtesy copy in later rounds, so that it can answer when
 it is awake. The leader starts rounds, one at a time. If it falls silent, the node that cannot pass the token to it, or
-the first member that misses the token for too long, leads on with a higher term.
+the first member that misses the token for too long, takes over with a higher term.
 
 Invariants: a node handles each (term, round) once; only the leader of the highest term that it knows starts rounds;
 the round that a node knows of in a term never goes back, whatever comes late.
@@ -31,27 +31,27 @@ REDIRECTS_MAX = 3
 
 
 GONE_ROUNDS = 8
-"""Every so many rounds, also copy departed members: they may be awake, and lead the other half of a split ring."""
+"""Every this many rounds, also copy departed members: they may be awake, and lead the other half of a split ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingTimes:
-    """How patient a ring is. Hosts take these from their settings."""
+    """The intervals and timeouts of a ring. Hosts take these from their settings."""
 
     idle_ns: int
-    """Between the beginnings of two rounds while nothing is urgent."""
+    """Time between the beginnings of two rounds while nothing is urgent."""
 
     leaders_busy_ns: int
-    """The same above level 0 while something is urgent, unless the ring below has news sooner."""
+    """The same above level 0 while something is urgent, unless the ring below has news earlier."""
 
     hop_timeout_ns: int
-    """A token that is not confirmed after this time is sent again."""
+    """Time without a receipt after which a token is sent again."""
 
     hop_tries: int
-    """A node that does not confirm so many is passed over."""
+    """Unconfirmed attempts after which a node is passed over."""
 
     watch_busy_ns: int
-    """A member that misses the token for so long while something is urgent leads on."""
+    """Time without a token, while something is urgent, after which a member takes over as leader."""
 
     watch_idle_ns: int
     """The same while nothing is urgent."""
@@ -61,15 +61,15 @@ class RingHost(Protocol[T]):
     """What a ring needs from the protocol whose tokens it moves. Only the host reads and merges payloads."""
 
     def begin(self, now_ns: int, level: int) -> T:
-        """Make the token of a new round, with what this node has to say; the ring fills in the envelope."""
+        """Make the token of a new round, with this node's report; the ring fills in the envelope."""
         ...
 
     def pass_through(self, now_ns: int, token: T) -> T:
-        """Take what a passing token says and add what this node has to say."""
+        """Read a passing token, and add this node's report."""
         ...
 
     def absorb(self, now_ns: int, token: T) -> None:
-        """Take what a token says without adding to it: this node was passed over."""
+        """Read a token without adding to it: this node was passed over."""
         ...
 
     def complete(self, now_ns: int, token: T) -> None:
@@ -81,13 +81,13 @@ class RingHost(Protocol[T]):
         ...
 
     def interval_ns(self) -> int:
-        """Return how long to wait between two rounds of nodes while busy."""
+        """Return how long to wait between two rounds on level 0 while busy."""
         ...
 
 
 @dataclass(slots=True)
 class _Pass(Generic[T]):
-    """A token that was passed on and not yet confirmed."""
+    """A token that was passed on and is not confirmed yet."""
 
     token: T
     slot: int
@@ -98,7 +98,7 @@ class _Pass(Generic[T]):
 
 
 class Ring(Generic[T]):
-    """This node's part in one ring. On level 0 it stands for itself, above for the ring below, while it leads that."""
+    """This node's part in one ring. On level 0 it represents itself; above, the ring below, while it leads that."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Ring(Generic[T]):
         gone: Set[NodeId] = frozenset(),
         below: "Ring[T] | None" = None,
     ) -> None:
-        """Stand in a ring. `gone` are members that were dropped; the caller may add to it."""
+        """Join a ring. `gone` has the members that were dropped; the caller may add to it."""
         self.plan = plan
         self.term = 0
         self.round = 0
@@ -133,7 +133,7 @@ class Ring(Generic[T]):
         self._seen_ns = now_ns
         self._doubts = False
         self._watch_at_ns = now_ns + times.watch_busy_ns
-        # Long enough for a few members that do not answer; each costs its tries.
+        # Long enough for a few members that do not answer: each takes all its attempts.
         self._round_timeout_ns = times.watch_busy_ns // 2 + len(plan.slots) * times.hop_timeout_ns
         self._start_ns: int | None = now_ns if self.leader == me else None
         self._started_ns = now_ns
@@ -161,12 +161,11 @@ class Ring(Generic[T]):
             return
         self._confirm(source, token.round, self.leader)
         if token.term < self.term or (token.term == self.term and token.leader != self.leader):
-            # Of a leader that was replaced, or of a second one in the same term: the receipt tells it who leads.
+            # From a leader that was replaced, or a second one in the same term: the receipt tells it who leads.
             return
         if self._me in token.skipped:
-            # A copy that waited on its way may be of an old round, or of one that we ourselves lead: then it tells
-            # nothing new, and to take it over would be to forget the round that is under way. One of this very round
-            # tells that it goes on without us.
+            # A delayed copy may be of an old round, or of one that we lead ourselves: it has nothing new, and adopting
+            # it would forget the round under way. A copy of this very round means that it goes on without us.
             if token.leader != self._me and (token.term, token.round) >= (self.term, self.round):
                 self._adopt(now_ns, token)
                 self._host.absorb(now_ns, token)
@@ -183,7 +182,7 @@ class Ring(Generic[T]):
     def _comes_home(self, token: T) -> bool:
         if token.leader == self._me:
             return self._under_way
-        # The one before could not pass it to the leader, and we are next.
+        # The node before us could not pass it to the leader, and we are next.
         return token.leader in token.skipped and self._held is None
 
     def _come_home(self, now_ns: int, token: T) -> None:
@@ -202,7 +201,7 @@ class Ring(Generic[T]):
         self._passed = None
 
     def on_receipt(self, now_ns: int, source: NodeId, receipt: TokenReceipt) -> None:
-        """Take a confirmation, or learn that somebody else leads."""
+        """Take a confirmation, or learn that another node leads."""
         if receipt.round == REDIRECT and self.plan.level:
             if self._passed is not None and self._passed.node == source:
                 self._redirect(now_ns, NodeId(receipt.leader))
@@ -218,18 +217,18 @@ class Ring(Generic[T]):
             self._see(now_ns)
             below = self._below
             if below is not None and below.is_absent(self.leader) and below.is_leader:
-                # They have not noticed yet that their leader is gone; we have, in the ring below.
+                # They have not noticed yet that their leader is gone. We have, in the ring below.
                 self.become_leader(now_ns)
             return
         if self._passed is not None and self._passed.node == source and receipt.round == self._passed.token.round:
             self._contacts[self._passed.slot] = source
             self._passed = None
         elif self.is_leader and source in self.skipped:
-            # Not in the round under way, which passed it over, but in the next.
+            # From the next round on: the one under way has passed it over.
             self._awake.add(source)
 
     def _redirect(self, now_ns: int, leader: NodeId) -> None:
-        """Ask the leader of the ring below, as somebody in the slot told us."""
+        """Pass the token to the leader of the ring below, which a node of that slot named."""
         passed = self._passed
         assert passed is not None
         slot = self.plan.slots[passed.slot]
@@ -237,13 +236,13 @@ class Ring(Generic[T]):
         if is_there and passed.redirects < REDIRECTS_MAX:
             self._send(now_ns, passed.token, passed.slot, leader, passed.redirects + 1)
         else:
-            # That ring has no leader just now. It will be asked again.
+            # That ring has no leader at the moment. It will be asked again.
             self._pass_over(now_ns, passed)
 
     # Time.
 
     def next_deadline_ns(self) -> int:
-        """Return when this ring has something to do: there is always a watch."""
+        """Return when this ring has something to do: it always watches its leader."""
         earliest = self._watch_at_ns
         if self._passed is not None and self._passed.deadline_ns < earliest:
             earliest = self._passed.deadline_ns
@@ -268,9 +267,9 @@ class Ring(Generic[T]):
             self._watch(now_ns)
 
     def _watch(self, now_ns: int) -> None:
-        """Lead on if no token came for too long: soon if all that time something waited for it, else later."""
+        """Take over if no token came for too long: early if something waited for it all that time, else later."""
         if self.is_leader:
-            # A leader that neither rests nor has a round under way lost its thread.
+            # A leader that neither rests nor has a round under way must start one.
             if self._start_ns is None and not self._under_way:
                 self._start_ns = now_ns
         elif self._below is not None and not self._below.is_leader:
@@ -287,7 +286,7 @@ class Ring(Generic[T]):
         self._watch_at_ns = now_ns + self._times.watch_busy_ns * (4 + self._distance()) // 4
 
     def _distance(self) -> int:
-        """Return how many slots behind the leader this node stands; one further behind waits longer."""
+        """Return how many slots behind the leader this node is: nodes further behind wait longer."""
         leader_slot = next((index for index, slot in enumerate(self.plan.slots) if self.leader in slot), 0)
         return (self._slot - leader_slot) % len(self.plan.slots)
 
@@ -298,7 +297,7 @@ class Ring(Generic[T]):
         self._watch_at_ns = now_ns + self._times.watch_busy_ns * (4 + self._slot) // 4
 
     def hurry(self, now_ns: int) -> None:
-        """Start a round soon, if this node leads and rests until the next idle round: there is news."""
+        """Start a round soon because there is news, if this node leads and rests until the next idle round."""
         start_ns = self._start_ns
         if start_ns is not None and start_ns > now_ns and self.is_leader:
             soon_ns = self._started_ns + self._host.interval_ns()
@@ -319,7 +318,7 @@ class Ring(Generic[T]):
         if old != self._me:
             above = self._above
             if above is not None and above.leader == old:
-                # It led the ring above too, in the name of this one.
+                # The old leader led the ring above too, on behalf of this one.
                 above.become_leader(now_ns)
 
     # Rounds.
@@ -329,7 +328,7 @@ class Ring(Generic[T]):
             self.skipped.pop(node, None)
         self._awake.clear()
         if self.plan.level:
-            # Nobody sends courtesy copies here, so nobody says that it is awake: ask again after a while.
+            # No courtesy copies are sent here, so no node can say that it is awake: ask again after a while.
             retry_ns = now_ns - self._times.idle_ns
             self.skipped = {node: since_ns for node, since_ns in self.skipped.items() if since_ns > retry_ns}
         self.round += 1
@@ -360,7 +359,7 @@ class Ring(Generic[T]):
         elif self.plan.level == 0:
             self._start_ns = max(now_ns, self._started_ns + self._host.interval_ns())
         else:
-            # There is news only when the ring below has completed a round, which then hurries this one.
+            # News comes only when the ring below has completed a round, which then hurries this one.
             self._start_ns = max(now_ns, self._started_ns + self._times.leaders_busy_ns)
 
     def _pass_on(self, now_ns: int, token: T, from_slot: int) -> None:
@@ -374,7 +373,7 @@ class Ring(Generic[T]):
             if node is not None:
                 self._send(now_ns, token, slot, node)
                 return
-        # Nobody else is there.
+        # There is no other member.
         if token.leader == self._me:
             self._finish_round(now_ns, token)
         else:
@@ -382,14 +381,14 @@ class Ring(Generic[T]):
             self._finish_round(now_ns, token)
 
     def _candidate(self, slot: int, token: T) -> NodeId | None:
-        """Pick whom to ask in a slot; send courtesy copies to those who are passed over."""
+        """Return the node to ask in a slot; send courtesy copies to nodes that are passed over."""
         skipped, gone = token.skipped, self._gone
         nodes = self.plan.slots[slot]
         contact = self._contacts.get(slot)
         if contact is not None and contact not in skipped:
             return contact
         for node in nodes:
-            # Who left the region and still answers takes part: it may lead, and wants to hear of its own frames.
+            # A node that left the region and still answers takes part: it may lead, or wait for its own frames.
             if node not in skipped:
                 return node
             if node not in gone or token.round % GONE_ROUNDS == 0:
@@ -416,7 +415,7 @@ class Ring(Generic[T]):
         self._contacts.pop(passed.slot, None)
         self.skipped.setdefault(passed.node, now_ns)
         token = msgspec.structs.replace(passed.token, skipped=(*passed.token.skipped, passed.node))
-        # The same slot again: above level 0 it has other candidates.
+        # Try the same slot again: above level 0 it has other candidates.
         self._pass_on(now_ns, token, (passed.slot - 1) % len(self.plan.slots))
 
     def _confirm(self, target: NodeId | int, round_: int, leader: NodeId) -> None:
@@ -430,7 +429,7 @@ class Ring(Generic[T]):
         return self._held is not None or bool(self._messages)
 
     def take_messages(self, now_ns: int) -> list[tuple[NodeId, T | TokenReceipt]]:
-        """Pass on what is held, with the state of this moment, and hand over all that is to be sent."""
+        """Pass on the held token, with the state of this moment, and return all that is to be sent."""
         if self._held is not None:
             held, self._held = self._held, None
             self._pass_on(now_ns, self._host.pass_through(now_ns, held), self._slot)

@@ -1,4 +1,4 @@
-"""The FIFOs of all senders that a node hears: what they share, and which have more than may be delivered at once."""
+"""The FIFOs of all senders that a node hears: their shared state, and which of them have deliveries left over."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
@@ -15,33 +15,33 @@ class Receiver:
     """One FIFO for each life of each sender."""
 
     def __init__(self, limits: Limits, counters: Counters, known_epoch: Callable[[], int] = lambda: NEVER) -> None:
-        """Begin with nothing. `known_epoch` returns up to which number this node has installed views."""
+        """Begin with nothing. `known_epoch` returns the number up to which this node has installed views."""
         self._known_epoch = known_epoch
         self._counters = counters
         self._joiner = Joiner(limits, counters)
         self._by_sender: dict[Member, SenderFifo] = {}
-        # For groups that this node left: from which view on messages count again.
+        # For each group that this node left: from which view on messages count again.
         self._barred: dict[int, int] = {}
         # Groups whose messages are not cut where that can be.
         self._packed: set[int] = set()
         self._behind: set[SenderFifo] = set()
 
     def of(self, sender: Member) -> SenderFifo:
-        """Find the FIFO of a sender of which a stream was added."""
+        """Return the FIFO of a sender of which a stream was added."""
         return self._by_sender[sender]
 
     @property
     def are_behind(self) -> bool:
-        """Whether more is to be delivered, as soon as the application had its turn."""
+        """Whether more can be delivered as soon as the application has had its turn."""
         return bool(self._behind)
 
     @property
     def is_any_broken(self) -> bool:
-        """Whether messages are missing that a living sender sent."""
+        """Whether messages of a living sender are missing for good."""
         return any(fifo.is_broken for fifo in self._by_sender.values())
 
     def add(self, stream: StreamReceiver) -> None:
-        """Take a new stream in."""
+        """Add a new stream."""
         fifo = self._by_sender.get(stream.sender)
         if fifo is None:
             fifo = SenderFifo(
@@ -57,53 +57,53 @@ class Receiver:
         fifo.add(stream)
 
     def deliver(self, senders: Iterable[Member], effects: list[Effect]) -> None:
-        """Deliver what some senders have in order."""
+        """Deliver what these senders have in order."""
         for sender in senders:
             self._by_sender[sender].deliver(effects)
 
     def go_on(self, effects: list[Effect]) -> None:
-        """Deliver more of those that had too much at once."""
+        """Deliver more from senders that had too much for one turn."""
         # In the order of their senders, since a set has none.
         for fifo in sorted(self._behind, key=lambda each: each.sender):
             fifo.deliver(effects)
 
     def on_views(self, effects: list[Effect]) -> None:
-        """Deliver what waited for views that are installed now."""
+        """Deliver what waited for views that are now installed."""
         for fifo in list(self._by_sender.values()):
             if fifo.awaits_view:
                 fifo.deliver(effects)
 
     def look_after(self, streams: Mapping[Member, StreamReceiver], effects: list[Effect]) -> None:
-        """The streams of a region view may be complete now, or known to be closed: deliver on."""
+        """Continue delivery: the streams of a region view may be complete now, or known to be closed."""
         for sender, stream in streams.items():
             fifo = self._by_sender.get(sender)
             if fifo is not None and len(fifo.streams) > 1 and fifo.streams[0] is stream:
                 fifo.deliver(effects)
 
     def pack(self, group: int, packed: bool) -> None:
-        """From now on leave messages of a group uncut where that can be, or cut them."""
+        """From now on leave messages of a group uncut where possible, or cut them again."""
         if packed:
             self._packed.add(group)
         else:
             self._packed.discard(group)
 
     def leave_group(self, group: int) -> None:
-        """This node left a group: until it comes back nothing of it counts."""
+        """Note that this node left a group: until it returns, the group's messages do not count."""
         self._barred[group] = NEVER
         for fifo in self._by_sender.values():
             fifo.forget_group(group)
 
     def enter_groups(self, groups: Iterable[int], view: int) -> None:
-        """This node is in these groups from a view on."""
+        """Note that this node is in these groups from a view on."""
         if self._barred:
             self._barred.update((group, view) for group in groups if group in self._barred)
 
     def is_barred(self, group: int, view: int) -> bool:
-        """Return whether messages of a group do not count in a view: this node left it, and was not back yet."""
+        """Return whether messages of a group do not count in a view, because this node had left and not returned."""
         return self._barred.get(group, 0) > view
 
     def remove(self, stream: StreamReceiver, effects: list[Effect]) -> None:
-        """Give up a stream whose region view is over."""
+        """Remove a stream whose region view is over."""
         self._by_sender[stream.sender].remove(stream, effects)
 
     def note_present(self, present: Set[Member], epoch: int) -> None:

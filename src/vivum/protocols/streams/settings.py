@@ -15,20 +15,20 @@ class StreamSettings:
     cache_frames_max: int = setting(
         8192,
         unit="frames",
-        why="About a second at the full rate of a 100 Mb/s link: a member may sleep for so long and still catch up.",
+        why="About a second at the full rate of a 100 Mb/s link: a member may sleep that long and still catch up.",
         effect="A member further behind than this is told that it lost messages. More takes memory at the caches.",
     )
     window_frames: int = setting(
         512,
         unit="frames",
         why="Some 60 ms at the full rate of a 100 Mb/s link, twice what it takes to hear from 200 nodes; 750 KB.",
-        effect="At the limit nothing new is sealed, messages wait. More takes memory at sender and receivers.",
+        effect="At the limit nothing new is sealed, and messages wait. More takes memory at sender and receivers.",
     )
     window_bytes: int = setting(
         1_572_864,
         unit="bytes",
         why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
-        effect="At the limit nothing new is sealed, messages wait. Several senders into one region share it.",
+        effect="At the limit nothing new is sealed, and messages wait. Several senders into one region share it.",
     )
     resend_ns_min: int = setting(
         10 * MILLISECOND,
@@ -58,7 +58,7 @@ class StreamSettings:
         0,
         unit="ns",
         why="In virtual time a timer for each frame costs nothing.",
-        effect="Frames wait until those of so long may go: less work for the same rate. Over UDP 1 ms, as timers have.",
+        effect="Frames wait and leave together at this interval: less work for the same rate. Over UDP 1 ms.",
     )
     heartbeat_ns_min: int = setting(
         20 * MILLISECOND,

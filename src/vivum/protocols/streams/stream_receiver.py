@@ -24,7 +24,7 @@ ANY_GROUPS = (0, GROUP_MAX)
 """Bounds of all groups that a topic may have."""
 
 DELAY_PERIOD_NS = 20_000_000
-"""What frames took in this time tells of the queues on the way."""
+"""The delays of frames in this time show the queues on the way."""
 
 DRIFT_PER_MILLION = 200
 """How much two clocks may drift apart: two cheap ones, in opposite directions."""
@@ -77,27 +77,27 @@ class StreamReceiver:
         self.sender = sender
         self.region = region
         self.view = view
-        # The sender may be a window ahead of the stable point, and we may be behind it as far as caches reach: what
-        # comes meanwhile is kept, or we would have to ask for all of it again and never catch up.
+        # The sender may be a window ahead of the stable point, and we may be behind that as far as caches reach. Keep
+        # what comes meanwhile, or we would have to ask for all of it again and never catch up.
         self.window = SequenceWindow(0, settings.cache_frames_max + settings.window_frames)
-        # Before this frame nothing is left to deliver. What waits for a view is left.
+        # Before this frame nothing is left to deliver; messages that wait for a view count as left.
         self.delivered = 0
         self.stable = 0
         # Bytes of the largest frame since something became stable, or of one that came with it.
         self.largest = 0
         self.closed = False
         self.sender_gone = False
-        # What the sender wants to be done about slow members.
+        # The sender's policy for slow members.
         self.slow = SlowMembers.ISOLATE
         # The first frame that this node gave up.
         self.given_up_at: int | None = None
-        # This node has left all groups of the region view: it takes part for the others' sake.
+        # Whether this node has left all groups of the region view, and only helps the others.
         self.is_unwanted = False
-        # Bounds of the groups of the region view: any, as long as nobody tells.
+        # Bounds of the groups of the region view; all groups until they are known.
         self.groups: tuple[int, ...] = ANY_GROUPS
         # Bounds of groups that this node did not ask for, in an approximate region: it drops their messages.
         self.lacks: tuple[int, ...] = ()
-        # For groups of which the sender told another view than the region's: from which message on, which view.
+        # For groups whose view, by the sender's mark, is not the region's: from which message on, which view.
         self.views: dict[int, list[tuple[int, int]]] = {}
         self.held: dict[int, Frame] = {}
         self.cache: dict[int, Frame] = {}
@@ -116,16 +116,16 @@ class StreamReceiver:
         self._delay_sum_ns = 0
         self._delay_count = 0
         self._delay_since_ns = now_ns
-        # How much longer than the shortest delay frames took of late, or None if there was none: they stood in queues.
+        # How much longer than the shortest delay frames took lately, standing in queues; None if no frames came.
         self.standing_ns: int | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Everything that was ever sent is at every member and delivered here, and no more will come."""
+        """Whether everything ever sent is at every member and delivered here, and no more will come."""
         if self.is_unwanted:
             return True
         stop = self.window.stop
-        # The floor, not the stable point: until then somebody may need us, to get what it lacks.
+        # The floor, not the stable point: until then a member may need us for what it lacks.
         reached = self.stable if self.sender_gone else self._cache_floor
         return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
@@ -144,10 +144,10 @@ class StreamReceiver:
     # What arrives.
 
     def on_data(self, now_ns: int, frame: Frame) -> bool:
-        """Take a frame; tell whether it is new."""
+        """Take a frame; return whether it is new."""
         window, sequence, is_repair = self.window, frame.sequence, frame.kind is RESENT
         if len(self.held) >= window.capacity:
-            # Behind a stream that must be delivered first. The sender waits for us, as it should.
+            # Behind a stream that must be delivered first. The sender has to wait for us.
             self._counters.frames_beyond_window += 1
             return False
         known = window.stop
@@ -183,7 +183,7 @@ class StreamReceiver:
         return True
 
     def is_next(self, first: int, count: int) -> bool:
-        """Return whether frames are new and next, where nothing is missing or held: they may be delivered at once."""
+        """Return whether frames are new and next, with nothing missing or held: they may be delivered at once."""
         window = self.window
         return (
             first == window.prefix
@@ -201,13 +201,13 @@ class StreamReceiver:
         stop = first + count
         if stop > window.stop:
             self.closed = False
-        # As if each were added: none of them came before.
+        # As if each were added singly: none of them came before.
         window.skip_to(stop)
         self._highest = stop
         self._heard_ns = now_ns
         self._delay_count += count
         if count == 1:
-            # As below, for less work: an answer comes alone.
+            # The same as below with less work, since answers arrive alone.
             length = frames[0].length
             if length > self.largest:
                 self.largest = length
@@ -233,9 +233,9 @@ class StreamReceiver:
         return False
 
     def measure_delay(self, now_ns: int) -> None:
-        """See how long frames of the last while stood in queues.
+        """Measure how long frames stood in queues lately.
 
-        In the mean, not at least: senders that stop when their windows are full let queues run empty now and then.
+        The mean, not the minimum: senders that stop when their windows are full let queues run empty now and then.
         """
         elapsed_ns = now_ns - self._delay_since_ns
         if elapsed_ns < DELAY_PERIOD_NS:
@@ -247,7 +247,7 @@ class StreamReceiver:
         if not count:
             self.standing_ns = None
             return
-        # Clocks drift apart, so what was the shortest delay once is not so for ever.
+        # Clocks drift apart, so an old shortest delay does not stay valid.
         self._delay_base_ns = min(self._delay_base_ns + elapsed_ns * DRIFT_PER_MILLION // 1_000_000, low_ns)
         self.standing_ns = sum_ns // count - self._delay_base_ns
 
@@ -275,14 +275,14 @@ class StreamReceiver:
     # Repair.
 
     def serve(self, bounds: tuple[int, ...], frames_max: int) -> list[Frame]:
-        """Find frames in the cache that somebody asks for."""
+        """Return frames in the cache that a member asks for."""
         cache = self.cache
         if not cache:
             return []
         found = []
         for start, stop in RangeSet.from_bounds(bounds).ranges():
             wanted = range(max(start, self._cache_floor), min(stop, self.window.stop))
-            # Whatever a peer asks for, no more is looked at than is here.
+            # Bound the work by what is here, whatever a peer asks for.
             for number in wanted if len(wanted) <= len(cache) else sorted(each for each in cache if each in wanted):
                 frame = cache.get(number)
                 if frame is not None:
@@ -292,7 +292,7 @@ class StreamReceiver:
         return found
 
     def give_up_next(self) -> None:
-        """Skip the gap at the head of the stream. Its sender may live and have left us: it must not be confirmed."""
+        """Skip the gap at the head of the stream. Its sender may live outside our groups: never confirm the gap."""
         bounds = self.window.missing(1)
         self.give_up_at(bounds[0])
         self.window.skip_to(bounds[1])

@@ -57,7 +57,7 @@ class Surveyor:
 
     def __init__(self, gate: Gate) -> None:
         self.report: Callable[[int], LoadReport | None] = lambda _: None
-        """Makes the answer to a request; whoever knows the topics of the node sets it."""
+        """Makes the answer to a request. Set by the part that knows the node's topics."""
 
         self.report_sending: Callable[[int, str], SendingReport | None] = lambda _, __: None
         """The same for the messages that were sent to a topic."""

@@ -1,4 +1,4 @@
-"""Large frames between the nodes of one machine: through memory that they share, not through the kernel.
+"""Exchange large frames between the nodes of one machine through shared memory instead of the kernel.
 
 To everything above, this is a network: frames arrive as `bytes`, or they are lost and repaired. Only the UDP port knows
 of it. Design note: `docs/design/runtime.md`, "Large frames within one machine".

@@ -2,10 +2,9 @@
 # cython: auto_pickle=False
 """Frames in memory that one process writes and others read at the same time. See `_slots.pyi`.
 
-A slot begins with a stamp and the length of its frame. The stamp is there only while the frame is shown: it is taken
-away before the slot is written, and no stamp comes twice. So a reader that sees the same stamp before and after it has
-copied knows that it has the frame, and nobody waits for anybody. Readers believe nothing: slot numbers and lengths are
-checked.
+A slot begins with a stamp and the length of its frame. The stamp is there only while the frame is readable: it is
+removed before the slot is written, and never used again. So a reader that sees the same stamp before and after its copy
+knows that it has the frame, and nobody waits for anybody. Readers trust nothing: they check slot numbers and lengths.
 """
 
 cimport cython
@@ -56,7 +55,7 @@ cdef class Slots(FrameMemory):
     cdef readonly Py_ssize_t slots
     # Slots that sealed frames leave free for copies.
     cdef Py_ssize_t _reserved
-    # A stack of slots that may be written, and a ring of those that rest.
+    # A stack of free slots, and a ring of those whose copies may still be read (they rest).
     cdef uint16_t* _free
     cdef Py_ssize_t _free_count
     cdef uint16_t* _resting
@@ -79,7 +78,7 @@ cdef class Slots(FrameMemory):
         if self._free == NULL:
             raise MemoryError()
         self._resting = self._free + self.slots
-        # The first one on top: pages that nobody needs are never touched.
+        # The first slot on top: pages that are never needed are never touched.
         for index in range(self.slots):
             self._free[index] = <uint16_t>(self.slots - 1 - index)
         self._free_count = self.slots
@@ -99,9 +98,9 @@ cdef class Slots(FrameMemory):
         return self._take(False)
 
     cdef Slot _take(self, bint rests):
-        """Return a slot to write in, that will rest afterwards or not; None if there is none.
+        """Return a slot to write in, which rests afterwards if it is for a copy; None if there is none.
 
-        No more than the reserved ones rest at a time, or copies would go through all of the memory.
+        At most the reserved number of slots rest at a time, or copies would go through all of the memory.
         """
         cdef Slot slot
         cdef Py_ssize_t index
@@ -128,7 +127,7 @@ cdef class Slots(FrameMemory):
             self._resting[(self._rest_first + self._rest_count) % self.slots] = <uint16_t>index
             self._rest_count += 1
         else:
-            # On top: the next frame finds it in the processor's cache.
+            # On top, so that the next frame finds it in the processor's cache.
             self._free[self._free_count] = <uint16_t>index
             self._free_count += 1
 
@@ -157,11 +156,11 @@ cdef class Slots(FrameMemory):
 @cython.final
 @cython.no_gc
 cdef class Slot(FrameBytes):
-    """A frame in a slot; its slot is free when nobody holds it any more."""
+    """A frame in a slot. The slot becomes free when nobody holds the frame any more."""
 
     cdef Slots _slots
     cdef Py_ssize_t _index
-    # What readers know it by; 0 until it is shown to them.
+    # Names the frame to readers; 0 until it is readable.
     cdef uint64_t _stamp
     cdef bint _rests
 
@@ -198,7 +197,7 @@ cdef class SlotReader:
         cdef Py_ssize_t at
         for at in range(0, PyBytes_GET_SIZE(stamps) - STAMP + 1, STAMP):
             memcpy(&stamp, PyBytes_AS_STRING(stamps) + at, STAMP)
-            # A slot without a stamp is being written, so nobody may ask for that.
+            # A slot without a stamp is being written, so stamp 0 is never valid.
             if stamp >> INDEX_BITS == 0 or stamp & INDEX_MAX >= self._slots:
                 continue
             slot = self._base + (stamp & INDEX_MAX) * SLOT

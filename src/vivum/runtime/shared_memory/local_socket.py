@@ -1,6 +1,6 @@
 """A local datagram socket that carries descriptors, and knows which user sent each message.
 
-The kernel vouches for the user and for the address, which is unique.
+The kernel guarantees the user and the address, which is unique.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class LocalSocket:
         """Open it. Raises `OSError` where a sandbox allows no such sockets."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            # Before anybody can send: what comes without credentials is taken for a stranger's.
+            # Before anybody can send: messages without credentials count as a stranger's.
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self.socket.bind(address)
         except OSError:
@@ -46,7 +46,7 @@ class LocalSocket:
             raise
 
     def send(self, address: bytes, data: bytes, descriptor: int | None = None) -> None:
-        """Send a message, with a descriptor if there is one. Raises `OSError` if nobody is there, or has no room."""
+        """Send a message, with a descriptor if there is one. Raises `OSError` if no receiver is there or has room."""
         rights = []
         if descriptor is not None:
             rights.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("=i", descriptor)))

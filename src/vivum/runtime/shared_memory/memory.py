@@ -21,7 +21,7 @@ else:
         from vivum.runtime.shared_memory import _slots
     except ImportError:
         _slots = None
-    # Without the compiled part, or with `VIVUM_PURE=1`, datagrams are used.
+    # Without the compiled part, or with `VIVUM_PURE=1`, large frames go as datagrams.
     IS_AVAILABLE = _slots is not None and COMPILED and hasattr(os, "memfd_create")
 
 F_SEAL_FUTURE_WRITE = 0x10
@@ -30,20 +30,20 @@ SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE
 COPIES_MIN = 16
 """The least number of slots for copies."""
 
-KEPT_BYTES = 64 << 20
+KEPT_FRAMES_BYTES = 64 << 20
 """Room for frames kept for members that sleep or are behind. Pages that are never used take no memory."""
 
 
 def make_memory(buffer_bytes: int) -> "tuple[int, Slots] | None":
     """Make memory for readers with receive buffers of this size; return its descriptor and slots, or None.
 
-    Copies get as much room as a receive buffer, and so do frames under way and frames not known to be stable yet; then
-    there are `KEPT_BYTES`.
+    Copies, frames under way, and frames not known to be stable yet get as much room as a receive buffer each;
+    `KEPT_FRAMES_BYTES` come on top.
     """
     if not IS_AVAILABLE:
         return None
     copies = max(COPIES_MIN, buffer_bytes // _slots.SLOT_BYTES)
-    size = (KEPT_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
+    size = (KEPT_FRAMES_BYTES // _slots.SLOT_BYTES + 3 * copies) * _slots.SLOT_BYTES
     descriptor = -1
     try:
         descriptor = os.memfd_create("vivum", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -68,6 +68,6 @@ def open_memory(descriptors: list[int]) -> "SlotReader | None":
             if size and size % _slots.SLOT_BYTES == 0:
                 return _slots.SlotReader(mmap.mmap(descriptors[0], size, mmap.MAP_SHARED, mmap.PROT_READ))
     except OSError:
-        # No room to map it, or nothing that can be sealed.
+        # No room to map it, or a descriptor that cannot be sealed.
         pass
     return None

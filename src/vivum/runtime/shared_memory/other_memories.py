@@ -1,7 +1,8 @@
 """The memories of other nodes: requested when the first note comes, read for every note.
 
-The owner of a memory says from which endpoint its notes come, over a local socket that the kernel vouches for. Notes
-from elsewhere are refused, and notes that came before the answer wait for it: a stranger's first note changes nothing.
+The owner of a memory names the endpoint of its notes over a local socket, where the kernel guarantees its identity.
+Notes from elsewhere are refused, and notes that came before the answer wait for it: a stranger's first note changes
+nothing.
 """
 
 import time
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vivum.runtime.shared_memory._slots import SlotReader
 
 MEMORIES_MAX = 64
-"""Memories that a node keeps mapped; at the limit the one silent for longest is unmapped."""
+"""Memories that a node keeps mapped. At the limit, the one silent for longest is unmapped."""
 
 SILENT_S = 10.0
 """A memory silent for this long is unmapped when another comes: its owner may be gone."""
@@ -28,7 +29,7 @@ ASK_S = 0.1
 """How long to wait before asking for memory again, and the least time between two complaints."""
 
 ASKED_MAX = 64
-"""The most requests at once: bounds what made-up keys can do."""
+"""The most requests at once: bounds the effect of made-up keys."""
 
 HELD_NOTES_MAX = 64
 """The most notes that wait for an answer. Beyond that the oldest are lost."""
@@ -46,14 +47,14 @@ class _Asked:
     key: int
     at_s: float
     is_waiting: bool
-    """Whether an answer may still come; if not, it is too early to ask again."""
+    """Whether an answer may still come. If not, it is too early to ask again."""
 
 
 class OtherMemories:
     """The memories of others that this node can read."""
 
     def __init__(self, ask: Callable[[bytes], bool], complain: Callable[[Endpoint, bytes], None]) -> None:
-        """Begin with none. `ask` sends to a local address; it returns False if nobody is there. `complain` uses UDP."""
+        """Begin with none. `ask` sends to a local address; False if nobody is there. `complain` uses UDP."""
         self.frames_missed = 0
         self.refused = 0
         self._ask = ask

@@ -45,8 +45,8 @@ class OwnMemory:
     def put(self, frames: list[bytes]) -> tuple[bytes, int]:
         """Make the first frames readable; return the note to send in their place, and how many it stands for.
 
-        Frames that were not sealed here are copied, and overwritten by later copies. A reader that is too late has lost
-        them, like datagrams that found a receive buffer full.
+        Frames that were not sealed here are copied, and later copies overwrite them. A late reader loses them, like
+        datagrams that find a receive buffer full.
         """
         if self.slots is None or len(frames[0]) < self.slots.frame_bytes_min or not self.is_open:
             return b"", 0
@@ -76,7 +76,7 @@ class OwnMemory:
         return True
 
     def close(self) -> None:
-        """Release the memory. Mappings of readers stay, and so do frames that somebody holds."""
+        """Release the memory. Mappings of readers stay valid, and so do frames that are still referenced."""
         self.slots = None
         if self.descriptor >= 0:
             os.close(self.descriptor)

@@ -1,9 +1,9 @@
-"""The part of a UDP port that sends large frames through shared memory, and reads those of others.
+"""Send large frames of a UDP port through shared memory, and read those of other nodes.
 
-`send` makes frames readable in the node's own memory, sealed there by its `builder` or copied, and returns the note
-that goes out in their place. `read` turns notes into the frames that they stand for, as `bytes`. A node that does not
-have the memory of a note asks for it at a local socket, and gets a descriptor if it belongs to the same user. Strangers
-get a refusal, and change nothing.
+`send` makes frames readable in the node's own memory, where its `builder` sealed them or where they are copied, and
+returns the note to send in their place. `read` turns notes into the frames that they stand for, as `bytes`. A node that
+does not have the memory of a note asks for it at a local socket, and gets a descriptor if it belongs to the same user.
+Strangers get a refusal, and change nothing.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class SharedMemory:
         try:
             self._local: LocalSocket | None = LocalSocket(local_address(self._own.key))
         except OSError:
-            # Nobody could ask for the memory. Complaints tell others that this node cannot read theirs.
+            # Nobody could ask for this node's memory. By complaints others learn that it cannot read theirs.
             self._local = None
             self._own.close()
 
@@ -132,7 +132,7 @@ class SharedMemory:
             # Its queue is full. Ask again with a later note.
             return True
         except OSError:
-            # Nobody is there: gone, or in a container that shares only the network with us.
+            # Nobody is there: it has ended, or is in a container that shares only the network with us.
             return False
         return True
 

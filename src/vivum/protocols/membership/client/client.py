@@ -1,8 +1,8 @@
-"""The client of the configuration service, one in every node: asks for a place and for groups, learns the views.
+"""The client of the configuration service, one in every node: joins the domain and groups, and learns the views.
 
 A part of a protocol machine, not a machine: its owner hands it frames and time, and takes datagrams and changes.
 Design note: `docs/design/membership.md`, "Client". It notes *that* something is due and makes the frame in
-`make_datagrams`, from the state of that moment; a request for groups alone stays as it was made (`requests`).
+`make_datagrams`, from the state of that moment; only a request for groups stays as it was made (`requests`).
 
 Knows nothing of rings and streams. Invariants: `groups`, `regions` and `epoch` belong to the life `member`; epochs
 of one life only grow.
@@ -43,12 +43,12 @@ from vivum.wire.membership import (
 )
 from vivum.wire.standby import Candidacy, ServiceStatus, Support
 
-NAME_CHARACTERS_MAX = 240
+PROCESS_NAME_CHARACTERS_MAX = 240
 """Longest name of a process: leaves room for the number of a later life."""
 
 
 class ClientState(Enum):
-    """Where the client stands."""
+    """The client's state."""
 
     IDLE = "not started"
     JOINING = "asks for a place"
@@ -58,7 +58,7 @@ class ClientState(Enum):
 
 
 class MembershipClient:
-    """What a node knows of the domain, and its side of the talk with the service."""
+    """What a node knows of the domain, and its side of the conversation with the service."""
 
     def __init__(
         self,
@@ -71,8 +71,9 @@ class MembershipClient:
         settings: ClientSettings | None = None,
         trace: Tracer | None = None,
     ) -> None:
-        if not 0 < len(name) <= NAME_CHARACTERS_MAX:
-            raise UsageError(f"the name of a process has {len(name)} characters; expected 1 to {NAME_CHARACTERS_MAX}")
+        if not 0 < len(name) <= PROCESS_NAME_CHARACTERS_MAX:
+            limit = PROCESS_NAME_CHARACTERS_MAX
+            raise UsageError(f"the name of a process has {len(name)} characters; expected 1 to {limit}")
         self.settings = settings or ClientSettings()
         self.trace = trace
         self.state = ClientState.IDLE
@@ -91,14 +92,14 @@ class MembershipClient:
         self._assembly = Assembly(self.settings.parts_max)
         self._changes: list[Change] = []
         self._requests = Subscriptions()
-        # A life that came when we had left: it is given back.
+        # A life that arrived after we had left, to be given back.
         self._ghost: Member | None = None
-        # This life is to end as soon as the service is heard; it was.
+        # Whether this life is to end as soon as the service is heard, and whether it was heard.
         self._wants_over = self._may_end = False
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
 
-    # Whom it follows.
+    # The service that it follows.
 
     @property
     def term(self) -> int:
@@ -107,7 +108,7 @@ class MembershipClient:
 
     @property
     def service_status(self) -> ServiceStatus | None:
-        """What was last told of the service, with its endpoint."""
+        """The last status of the service, with its endpoint."""
         return self._allegiance.status
 
     @property
@@ -116,11 +117,11 @@ class MembershipClient:
         return self._allegiance.round
 
     def is_service_silent(self, now_ns: int) -> bool:
-        """Return whether the service was silent for so long that a standby should take over."""
+        """Return whether the service has been silent long enough for a standby to take over."""
         return now_ns - self._allegiance.heard_ns >= self.settings.service_silence_ns
 
     def support(self, now_ns: int, round_: int, epoch: int, candidate: Endpoint) -> bool:
-        """Support a candidate whose copy stands at an epoch, if the service is silent and no other was supported."""
+        """Support a candidate whose copy is at `epoch`, if the service is silent and no other one was supported."""
         if not self.is_service_silent(now_ns) or epoch < self.epoch:
             return False
         return bool(self._allegiance.support(round_, candidate))
@@ -129,7 +130,7 @@ class MembershipClient:
 
     @property
     def epoch(self) -> int:
-        """The epoch at which the node stands; 0 if it was told none in this life."""
+        """The node's epoch; 0 if it has learned none in this life."""
         return self._view.epoch
 
     @property
@@ -139,12 +140,12 @@ class MembershipClient:
 
     @property
     def endpoints(self) -> Mapping[NodeId, Endpoint]:
-        """The endpoints of members of these regions, and of some that left them lately."""
+        """The endpoints of members of these regions, and of some that left them recently."""
         return self._view.endpoints
 
     @property
     def wanted_groups(self) -> RangeSet:
-        """The groups that the application asked for, whether the service knows it or not yet."""
+        """The groups that the application asked for, even if the service does not know it yet."""
         return self._requests.wanted
 
     def regions_of(self, group: GroupId) -> tuple[RegionConfig, ...]:
@@ -163,10 +164,10 @@ class MembershipClient:
         """List the views of these groups, bundle by bundle; see `ConfigurationView.bundles`."""
         return self._view.bundles(groups)
 
-    # What the owner asks for.
+    # Calls of the owner.
 
     def start(self, now_ns: int) -> None:
-        """Ask for a place in the domain. While no service is known nothing happens: `serve_by`, then start again."""
+        """Join the domain. While no service is known nothing happens: call `serve_by`, then start again."""
         if self.state is not ClientState.IDLE:
             raise UsageError(f"the client was started before and {self.state.value}; make a new one")
         if not self._talk.has_services:
@@ -175,13 +176,13 @@ class MembershipClient:
         self._become_joining(now_ns)
 
     def subscribe(self, now_ns: int, groups: RangeSet) -> None:
-        """Ask to be in these groups too. Takes effect with a configuration, in this life and later ones."""
+        """Join these groups too. Takes effect with a configuration, in this life and later ones."""
         target = self._requests.wanted.copy()
         target.update(groups)
         self._retarget(now_ns, target)
 
     def unsubscribe(self, now_ns: int, groups: RangeSet) -> None:
-        """Ask not to be in these groups any more."""
+        """Leave these groups."""
         target = self._requests.wanted.copy()
         target.difference_update(groups)
         self._retarget(now_ns, target)
@@ -197,16 +198,16 @@ class MembershipClient:
             self._talk.timers.set_earlier("gather", now_ns + self.settings.gather_ns)
 
     def leave(self, now_ns: int) -> None:
-        """Give the place back. The service's answer comes as `Removed`; there is no other life after it."""
+        """Leave the domain. The service's answer is reported as `Removed`; there is no other life after it."""
         if self.state is ClientState.JOINED:
             self._become_leaving(now_ns)
         elif self.state is not ClientState.LEAVING:
             self._become_left(now_ns)
 
     def serve_by(self, now_ns: int, services: Sequence[Endpoint]) -> None:
-        """Speak with other services from now on. A life given by a former one ends, and a new one begins there."""
+        """Use other services from now on. A life given by a former one ends, and a new one begins there."""
         self._talk.replace_services(services)
-        # Terms of one history say nothing about another.
+        # Terms of different histories cannot be compared.
         self._allegiance = Allegiance()
         self._allegiance.heard_ns = now_ns
         if self.state in (ClientState.JOINING, ClientState.JOINED):
@@ -221,7 +222,7 @@ class MembershipClient:
         return self._talk.has_services and self._talk.destination == service
 
     def report_failure(self, now_ns: int, member: Member, silent_ns: int) -> None:
-        """Report to the service that a member is silent. Call again while it is: reports are not repeated."""
+        """Report to the service that a member is silent. Not repeated: call again while it is."""
         if self.state is not ClientState.JOINED:
             return
         interval_ns = self.settings.report_interval_ns
@@ -234,8 +235,8 @@ class MembershipClient:
     # States.
 
     def start_over(self) -> None:
-        """End this life, which cannot keep its promise, and come back as another, once the service is heard again."""
-        # Standbys that gave theirs up before could not go on for a service that is gone.
+        """End this life, which cannot keep its promises, and begin another once the service is heard again."""
+        # Not before: if all standbys gave up their lives, none could replace a service that is gone.
         if self.member is not None:
             self._wants_over = True
             self._talk.say("alive")
@@ -265,7 +266,7 @@ class MembershipClient:
         self.state = ClientState.LEFT
 
     def _become_removed(self, now_ns: int) -> None:
-        """The life has ended, or the process of this name was dropped before it knew: come back as another one."""
+        """Note that the life has ended, or that the process was dropped before it had one: join as another process."""
         self._end_life(now_ns)
         self._lives += 1
         self._name = f"{self._process}~{self._lives}"
@@ -285,7 +286,7 @@ class MembershipClient:
         if member is not None:
             self._changes.append(Removed(member))
             if self.trace is not None and self.state is ClientState.JOINED:
-                # The driver traces how the process began and ends; lives in between are known here alone.
+                # The driver traces how the process begins and ends; only this client knows the lives in between.
                 self.trace(NodeStopped(now_ns, *member, "dropped by the configuration service"))
 
     # Frames.
@@ -310,10 +311,10 @@ class MembershipClient:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
     def _hear(self, now_ns: int, source: Endpoint) -> None:
-        """The service speaks: stay with it, and be in no hurry to ask whether it is there."""
+        """Note that the service speaks: stay with it, and postpone asking whether it is there."""
         self._allegiance.heard_ns = now_ns
         self._talk.on_answer(source)
-        # Not at once: what the service said is carried out in the life to which it said it.
+        # Not at once: the message is handled in the life to which it was sent.
         self._may_end = self._wants_over
         if self.state is ClientState.JOINED:
             self._talk.timers.set("keepalive", now_ns + self._talk.spread(self.settings.keepalive_ns))
@@ -326,10 +327,10 @@ class MembershipClient:
         service = self._allegiance.adopt(source, body)
         self._talk.learn(service, [Endpoint(each.host, each.port) for each in body.standbys])
         if not body.host:
-            # From itself: others only tell of it, perhaps when it is gone.
+            # Only from the service itself: others may pass its status on when it is gone.
             self._hear(now_ns, source)
         if lost and self.state is ClientState.JOINED:
-            # It followed another service too long, and stands where this one never was.
+            # This node followed another service too long: its epoch is one that this service never reached.
             self._become_removed(now_ns)
         elif is_new and self.state is ClientState.JOINED:
             self._talk.say("ack")
@@ -364,7 +365,7 @@ class MembershipClient:
             return "welcomes another process, or a former life of this one"
         member = Member(NodeId(body.node), Incarnation(body.incarnation))
         if self.state is ClientState.LEFT:
-            # It was on its way when we left: give it back, or the service would keep a ghost.
+            # It was under way when we left: give it back, or the service would keep a member that does not exist.
             self._ghost = member
             self._talk.say("leave")
             return None
@@ -399,19 +400,19 @@ class MembershipClient:
         if body.base > self.epoch:
             return "tells changes after an epoch that this node does not have"
         if body.epoch <= self.epoch:
-            # Repeated: our acknowledgement was lost.
+            # A repetition: our acknowledgement was lost.
             if body.epoch:
                 self._talk.say("ack")
         elif (cause := self._assemble(body)) is not None:
             return cause
-        # Not before it is known what came of it: the next request must not overtake a configuration that is half there.
+        # Not before its result is known: the next request must not overtake a configuration of which parts are missing.
         if body.epoch <= self.epoch and self._requests.on_applied(body.request):
             self._talk.answered()
             self._maybe_request(now_ns)
         return None
 
     def _assemble(self, body: Configuration) -> str | None:
-        """Take a part of a new configuration, and apply the whole if it is complete."""
+        """Take a part of a new configuration; apply the whole when it is complete."""
         try:
             changes = self._assembly.configuration(body)
         except DecodeError as error:
@@ -427,7 +428,7 @@ class MembershipClient:
         return None
 
     def _maybe_request(self, now_ns: int) -> None:
-        """Ask for what is wanted and was not asked for, unless a request is under way."""
+        """Request wanted groups that were not requested yet, unless a request is under way."""
         if self._requests.begin():
             self._talk.timers.cancel("gather")
             self._talk.ask(now_ns, "subscribe")
@@ -448,7 +449,7 @@ class MembershipClient:
                 case "gather":
                     self._maybe_request(now_ns)
                 case "keepalive":
-                    # From now on more often, until there is an answer; and not to the service alone if there is none.
+                    # From now on more often, until there is an answer; if none comes, also ask others than the service.
                     if self.is_service_silent(now_ns):
                         talk.try_next()
                     talk.say("ack")
@@ -461,7 +462,7 @@ class MembershipClient:
     # Output.
 
     def take_changes(self) -> list[Change]:
-        """Hand over, and forget, what happened since the last call, in order."""
+        """Return what happened since the last call, in order, and forget it."""
         changes, self._changes = self._changes, []
         return changes
 

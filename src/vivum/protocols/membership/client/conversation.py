@@ -1,7 +1,7 @@
-"""What a client has to say to the service: what is due, what is said again until it is answered, and to whom.
+"""Schedule a client's requests to the service: what is due, what is repeated until it is answered, and to whom.
 
-An errand is a word (`"join"`, `"ack"`) and not a message: that is made when it leaves. At most one errand at a time
-waits for an answer; it is repeated with growing, random distance and goes to each service in turn.
+A request is kept as its name (`"join"`, `"ack"`); the message is made when it leaves. At most one request at a time
+waits for an answer. It is repeated at growing, random intervals, to each service in turn.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from vivum.protocols.membership.settings import ClientSettings
 
 
 class Conversation:
-    """What one client has to say to the service, and to whom."""
+    """One client's requests that are due or wait for an answer, and the services that it asks."""
 
     __slots__ = (
         "_asking",
@@ -33,7 +33,7 @@ class Conversation:
         self.attempts = 0
         self._seeds = tuple(services)
         self._services = self._seeds
-        # Somebody just told us whom to ask.
+        # Whether we were just told which service to ask.
         self._is_fresh = False
         self._service = 0
         self._rng = rng
@@ -43,19 +43,19 @@ class Conversation:
         self._due: dict[str, None] = {}
 
     def replace_services(self, services: Sequence[Endpoint]) -> None:
-        """Speak with these from now on."""
+        """Use these services from now on."""
         self._seeds = self._services = tuple(services)
         self._is_fresh = False
         self._service = 0
 
     @property
     def has_services(self) -> bool:
-        """Whether there is anybody to speak with."""
+        """Whether any service is known."""
         return bool(self._services)
 
     @property
     def destination(self) -> Endpoint:
-        """The service that is spoken to."""
+        """The service that requests go to."""
         return self._services[self._service]
 
     def knows(self, source: Endpoint) -> bool:
@@ -63,29 +63,29 @@ class Conversation:
         return source in self._services
 
     def on_answer(self, source: Endpoint) -> None:
-        """Stay with the service that answers."""
+        """Stay with the service that answered."""
         if source in self._services:
             self._service = self._services.index(source)
 
     def learn(self, service: Endpoint, standbys: Sequence[Endpoint]) -> None:
-        """Speak to this service from now on; if it does not answer, to its standbys and those known at the start."""
+        """Use this service from now on; if it does not answer, its standbys and the services known at the start."""
         self._is_fresh = self._is_fresh or service != self.destination
         self._services = tuple(dict.fromkeys((service, *standbys, *self._seeds)))
         self._service = 0
 
     def try_next(self) -> None:
-        """Speak to the next one, unless we were just told whom to ask."""
+        """Go to the next service, unless we were just told which one to ask."""
         if not self._is_fresh:
             self._service = (self._service + 1) % len(self._services)
         self._is_fresh = False
 
     def say(self, what: str) -> None:
-        """Say it once."""
+        """Send this request once."""
         self._due[what] = None
 
     def ask(self, now_ns: int, what: str) -> None:
-        """Say it now, and again until `answered`."""
-        assert self._asking in (None, what), "one errand at a time waits for an answer"
+        """Send this request now, and again until `answered`."""
+        assert self._asking in (None, what), "one request at a time waits for an answer"
         self._asking = what
         self._due[what] = None
         delay_ns = min(self._settings.retry_ns_min << min(self.attempts, 20), self._settings.retry_ns_max)
@@ -93,14 +93,14 @@ class Conversation:
         self.timers.set(what, now_ns + self.spread(delay_ns))
 
     def ask_again(self, now_ns: int, *, elsewhere: bool = True) -> None:
-        """Ask again, since no answer came in time; if the service is silent, ask another endpoint."""
-        assert self._asking is not None, "only what was asked is asked again"
+        """Repeat the request, since no answer came in time; if the service is silent, to another endpoint."""
+        assert self._asking is not None, "only a request that waits for an answer is repeated"
         if elsewhere:
             self.try_next()
         self.ask(now_ns, self._asking)
 
     def answered(self) -> None:
-        """Stop asking."""
+        """Stop repeating: the request was answered."""
         self.attempts = 0
         if self._asking is not None:
             self.timers.cancel(self._asking)
@@ -108,18 +108,18 @@ class Conversation:
             self._asking = None
 
     def clear(self) -> None:
-        """Forget all errands and all timers: the life that had them has ended."""
+        """Forget all requests and timers: their life has ended."""
         self.answered()
         self._due.clear()
         for what in ("gather", "keepalive"):
             self.timers.cancel(what)
 
     def spread(self, delay_ns: int) -> int:
-        """Lengthen a delay at random, so that nodes that were cut off together do not come back in one instant."""
+        """Lengthen a delay at random, so that nodes that were cut off together do not all return at once."""
         return delay_ns + int(delay_ns * self._rng.random() / 2)
 
     def take_due(self) -> list[str]:
-        """Hand over, and forget, what is to be said now."""
+        """Return the requests that are due, and forget them."""
         if not self._due:
             return []
         due = list(self._due)

@@ -38,7 +38,7 @@ CREDIT_MAX = 64
 """What is placed anew at once, and how long that may take: some ten milliseconds."""
 
 BOUNDS_A_CREDIT = 64
-"""An exact region of scattered groups takes longer to place: so many bounds cost as much as one region more."""
+"""An exact region of scattered groups takes longer to place: this many bounds cost as much as one more region."""
 
 
 class _Cluster(NamedTuple):

@@ -66,7 +66,7 @@ class Replication:
         return tuple(StandbyAddress(*link.life.endpoint) for link in self._links.values() if link.counts)
 
     def retire(self) -> None:
-        """Keep no standbys any more: whoever has a copy has an old one, and cannot go on alone."""
+        """Keep no standbys any more: existing copies are old, and cannot go on alone."""
         self.is_retired = self.is_list_new = True
         self._links.clear()
 

@@ -1,8 +1,8 @@
-"""The part that a node has in the configuration service: it carries the service, a copy of its state, or neither.
+"""A node's role in the configuration service: it carries the service, a copy of its state, or neither.
 
-*Serving*: all goes to the `ServiceMachine`. *Standby*: it keeps a copy of the state, and when the service and the
-members' ears fall silent it asks for their support and, with that of a majority, serves. *Bystander*: it tells nodes
-that ask it for the service where that is. Design note: `docs/design/membership.md`, "Standbys".
+*Serving*: all goes to the `ServiceMachine`. *Standby*: it keeps a copy of the state. When the service falls silent, for
+the members too, it asks them for support and, with that of a majority, serves. *Bystander*: it tells nodes that take it
+for the service where that is. Design note: `docs/design/membership.md`, "Standbys".
 
 Invariants: it serves or has a copy, never both; a copy is of one term, and of this life of the node.
 """
@@ -24,7 +24,7 @@ from vivum.wire.kinds import Kind
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 
 SERVICE_NODE = NodeId(1_000_000)
-"""The node id of a configuration service that began by itself and did not take over."""
+"""The node id of a configuration service in a process of its own."""
 
 
 class _Candidate:
@@ -40,7 +40,7 @@ class _Candidate:
 
 
 class ServiceRole:
-    """The service, a copy of it, or a sign to it."""
+    """The service, a copy of it, or a pointer to it."""
 
     kinds = frozenset({Kind.MEMBERSHIP, Kind.REPLICA})
     commands: frozenset[type[Command]] = frozenset()
@@ -62,7 +62,7 @@ class ServiceRole:
         self._now_ns = 0
         self._known: ServiceStatus | None = None
         self._life: Member | None = None
-        # Of the service whose copy this is.
+        # The term of the service whose copy this is.
         self._term = 0
         self._service: Endpoint | None = None
         self._heard_ns = 0
@@ -72,16 +72,16 @@ class ServiceRole:
 
     @property
     def term(self) -> int:
-        """The highest term that this place knows of."""
+        """The highest known term."""
         followed = 0 if self._client is None else self._client.term
         known = 0 if self._known is None else self._known.term
         return max(self._term, followed, known, 0 if self.serving is None else self.serving.term)
 
     def begin(self, member: Member, round_: int, salt: int) -> None:
-        """Carry a new service from now on: the first of a domain in round 0, later where one was lost with its state.
+        """Carry a new service from now on: a domain's first in round 0, or in a later round after one was lost.
 
-        Numbers of its round were never given before. `salt` keeps apart two that begin in one round, and histories of
-        the domain that came before; 0 is none, where there is but one.
+        Numbers of its round were never given before. `salt` tells apart services that begin in the same round, and
+        earlier histories of the domain; 0 is for a domain that has only one.
         """
         self.forget()
         service = ConfigurationService(self.settings)
@@ -94,16 +94,16 @@ class ServiceRole:
         return None if self.serving is None else (self.serving.service, self.serving.term)
 
     def heard_since(self, since_ns: int) -> int:
-        """Return how many lives the service has heard from since then."""
+        """Return how many lives the service has heard from since a time."""
         return 0 if self.serving is None else self.serving.heard_since(since_ns)
 
     def rouse(self, since_ns: int) -> None:
-        """Ask lives that were silent since then for a sign of life."""
+        """Ask lives that were silent since a time for a sign of life."""
         if self.serving is not None:
             self.serving.rouse(since_ns)
 
     def forget(self) -> None:
-        """Drop the service or its copy, and all that is known of its terms: the node goes over to another history."""
+        """Drop the service or its copy, and what is known of its terms: the node follows another history."""
         self.serving = self._known = self._life = self._service = self._candidate = None
         self._term = 0
         self.copy.forget()
@@ -113,7 +113,7 @@ class ServiceRole:
         raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")
 
     def on_service_ended(self) -> None:
-        """The service said that it ends: do not wait for the silence."""
+        """Note the service's farewell: do not wait until it is silent."""
         self._heard_ns = 0
         if self._client is not None:
             self._client.on_service_ended()
@@ -161,7 +161,7 @@ class ServiceRole:
         if term < self.term:
             known = self._status()
             if known is not None and Endpoint(known.host, known.port) != source:
-                # It does not know that it was replaced.
+                # The sender does not know that it was replaced.
                 self._send(source, Kind.REPLICA, known.term, Succession(known))
             return "a copy of a service that was replaced"
         if self._client is None or self._client.member is None:
@@ -186,7 +186,7 @@ class ServiceRole:
         return None
 
     def _on_stray(self, source: Endpoint) -> str:
-        """Somebody takes this node for the service: tell where that is, if it is known and speaks."""
+        """Answer a node that takes this one for the service: tell it where that is, if it is known and speaks."""
         status = self._status()
         if status is None:
             return "this node is not the configuration service, and does not know where that is"
@@ -219,7 +219,7 @@ class ServiceRole:
         candidate, client = self._candidate, self._client
         assert candidate is not None
         assert client is not None
-        # Ourselves too: more than half of all.
+        # Counting ourselves: more than half of all.
         if 2 * (len(candidate.supporters) + 1) <= len(service.lives):
             return
         member, before = client.member, self._service
@@ -230,7 +230,7 @@ class ServiceRole:
         self.copy.forget()
         self._candidate = None
         self._term = term
-        # As it was set where it came from: copies of one history must decide alike.
+        # With the settings of the original service: copies of one history must decide alike.
         self.settings = service.settings
         self.serving = ServiceMachine(
             member, self._gate, service.settings, term=term, service=service, position=position
@@ -253,7 +253,7 @@ class ServiceRole:
         if not client.is_service_silent(now_ns):
             self._candidate = None
             if now_ns - self._heard_ns >= 4 * settings.takeover_after_ns:
-                # The service is there, and keeps its copies elsewhere.
+                # The service is alive, and keeps its copies elsewhere.
                 self.copy.forget()
             return
         rank = sum(life.age < me.age for life in service.lives.values())
@@ -297,7 +297,7 @@ class ServiceRole:
     # Output.
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
-        """Hand over what is to be sent. All is control."""
+        """Make the frames that are due. All are control frames."""
         made = [] if self.serving is None else self.serving.make_frames(room_bytes)
         if self._datagrams:
             made += self._datagrams

@@ -1,6 +1,6 @@
 """The whole state of the configuration service as bytes, for a standby that begins with nothing.
 
-What can be derived is not written: who has which name or endpoint, which regions are neighbours, records of views that
+What can be derived is not written: owners of names and endpoints, which regions are neighbours, records of views that
 are there, which clusters of regions go best together. A service that was read behaves as the one that was written,
 whatever it is asked next.
 """

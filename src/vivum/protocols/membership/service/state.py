@@ -38,7 +38,7 @@ ERA_REGIONS = 1 << 20
 """The same for regions."""
 
 SALTS = 1 << 15
-"""Histories of one domain begin their lives at one of so many numbers: half of all, so that 500 eras can follow."""
+"""Histories of one domain begin their lives at one of this many numbers: half of all, so that 500 eras can follow."""
 
 
 @dataclass(slots=True, eq=False)

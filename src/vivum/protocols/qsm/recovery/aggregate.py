@@ -62,7 +62,7 @@ def _feedback(one: StreamRecord, other: StreamRecord) -> tuple[int, tuple[int, .
 
 
 def limited(reach: int, lacking: RangeSet, ranges_max: int) -> tuple[int, tuple[int, ...]]:
-    """Keep so many ranges; of what is above them nothing is said."""
+    """Keep this many of the lowest ranges; nothing is reported above them."""
     if lacking.range_count > ranges_max:
         reach = lacking.bounds()[2 * ranges_max]
         lacking = lacking.lowest(ranges_max)

@@ -69,7 +69,7 @@ class RepairedStream(StreamReceiver):
         # Below this, frames that did not come at once were counted as lost.
         self._judged = 0
         self._asked = RangeSet()
-        # Frames that somebody has promised of late, and some time before.
+        # Frames that a member has promised lately, and those promised some time before.
         self._expected = RangeSet()
         self._expected_before = RangeSet()
         self._expected_until_ns = 0

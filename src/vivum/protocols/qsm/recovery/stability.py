@@ -130,7 +130,7 @@ class _Wait:
     )
 
     def __init__(self, now_ns: int, record: StreamRecord) -> None:
-        # The best pace of the others of late, in frames a second, and where they were when it was last measured.
+        # The best recent pace of the others, in frames a second, and where they were when it was last measured.
         self._pace = 0
         self._paced_ns = now_ns
         self._others = record.runner_up

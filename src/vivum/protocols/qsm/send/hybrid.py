@@ -1,14 +1,15 @@
 """The hybrid way: one frame for a whole group, numbered in each of its regions, and repaired by each of them.
 
-A frame of kind SPREAD begins with the list of the streams that it belongs to, and of its number in each. A receiver
-takes out its own region view and number, and has an ordinary frame of that stream: windows, caches, rings and repairs
-know nothing of this way. The sender keeps one object for all its streams, and labels a copy when it sends one again.
+A frame of kind SPREAD begins with the list of the streams that it belongs to, with its number in each. A receiver
+takes its own region view and number from that list, and has an ordinary frame of that stream: windows, caches, rings
+and repairs know nothing of the hybrid way. The sender keeps one object for all streams of a frame, and labels a copy
+when it sends a repair.
 
-Messages belong to the streams of the moment when they were accepted, and those of a group never overtake each other:
-messages wait here until what waits of their group in the streams themselves is gone; and when a stream closes, or a
-group goes another way, what waits here is handed to the streams, which send it on their own.
+Messages belong to the streams at the time when they were accepted, and those of a group never overtake each other.
+They wait here until the streams have sent older messages of their group. When a stream closes, or a group goes another
+way, the messages that wait here are handed to the streams, which send them on their own.
 
-Invariant: while anything of a group waits here, all its streams are open, and nothing newer of it waits in them.
+Invariant: while messages of a group wait here, all its streams are open, and nothing newer of it waits in them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,7 @@ from vivum.wire.trains import Train
 
 
 def pick(frame: Frame, keys: Iterable[ViewKey]) -> Frame | None:
-    """Make the frame of our own stream from one for several, or None if it is for none of these region views."""
+    """Return the frame of our own stream in one for several; None if it is for none of these region views."""
     data = frame.to_bytes()
     for region, view in keys:
         mine = relabel(data, region, view)
@@ -48,9 +49,9 @@ class SpreadSender:
         # The rates of all streams allow the next frame then.
         self.reserved_ns: int | None = None
         self._list = SpreadList([stream.key for stream in streams])
-        # Receivers that do not know the newest of the views yet keep the frame until they do.
+        # Receivers that do not know the newest of the views yet keep the frame until then.
         self._view = ViewNumber(max(stream.config.view for stream in streams))
-        # Groups of which older messages wait in the streams.
+        # Groups with older messages that wait in the streams.
         self._held: dict[GroupId, None] = {}
 
     def feed(
@@ -73,7 +74,7 @@ class SpreadSender:
         self.outboxes.put(group, first, payloads, size, hold=hold)
 
     def release(self) -> bool:
-        """Let groups go on whose older messages are gone; tell whether anything can be sent."""
+        """Release groups whose older messages were sent; return whether anything can be sent."""
         for group in list(self._held):
             if not any(stream.outboxes.has(group) for stream in self.streams):
                 del self._held[group]
@@ -81,7 +82,7 @@ class SpreadSender:
         return bool(self.outboxes)
 
     def dissolve(self, group: GroupId) -> None:
-        """Hand what waits of a group to the streams."""
+        """Hand the waiting messages of a group to the streams."""
         if self.outboxes.has(group):
             outbox = self.outboxes.take(group)
             for stream in self.streams:
@@ -89,7 +90,7 @@ class SpreadSender:
         self._held.pop(group, None)
 
     def has_windows(self) -> bool:
-        """Return whether all streams have room; where one has not, the next free place is ours."""
+        """Return whether all streams have room. If not, claim the next free place in each."""
         if all(stream.room(self)[0] for stream in self.streams):
             return True
         for stream in self.streams:
@@ -97,7 +98,7 @@ class SpreadSender:
         return False
 
     def let_go(self) -> None:
-        """Claim nothing any more."""
+        """Give up reserved places."""
         self.reserved_ns = None
         for stream in self.streams:
             stream.claims.discard(self)
@@ -105,8 +106,8 @@ class SpreadSender:
     def ready_ns(self, now_ns: int) -> int:
         """Return when the rates of all streams allow the next frame: now, or later.
 
-        Each stream counts the frame at once. Were they asked again and again instead, streams that are always busy
-        would hardly ever be ready at the same time.
+        Each stream counts the frame at once. Otherwise streams that are always busy would hardly ever be ready at the
+        same time.
         """
         if self.reserved_ns is None:
             self.reserved_ns = max(stream.pacer.ready_ns(now_ns) for stream in self.streams)
@@ -119,8 +120,8 @@ class SpreadSender:
         self.let_go()
         numbers = self._list.encode([stream.next_frame for stream in self.streams])
         fits = builder.append(MARKS, LIST_SEQUENCE, numbers)
-        assert fits, "the way was chosen for so many regions"
-        # No region is meant by the header, so it says whom the frame is for to those who look at traces.
+        assert fits, "a frame for these regions fits: the hybrid way was chosen for them"
+        # The header names no region, so its field tells readers of traces whom the frame is for.
         header = (Kind.SPREAD, domain, *me, RegionId(self.outboxes.next_group), self._view, 0, now_ns)
         frames, packed, taken = self.outboxes.seal(builder, 1, 1, header)
         for stream in self.streams:
@@ -144,7 +145,7 @@ class Spreading:
     # In.
 
     def route(self, group: GroupId, streams: tuple[RegionSender, ...], channel: Channel | None) -> SpreadSender | None:
-        """Find who takes new messages of a group; None: the streams themselves. The last one hands over what waits."""
+        """Find the sender for new messages of a group; None for the streams. The former one hands over what waits."""
         sender = None
         if channel is not None and len(streams) > 1:
             key = (channel, tuple(stream.key for stream in streams))
@@ -164,7 +165,7 @@ class Spreading:
         return sender
 
     def pending_bytes(self, group: GroupId) -> int:
-        """Bytes of a group that wait here."""
+        """Return the bytes of a group that wait here."""
         sender = self._of_group.get(group)
         return 0 if sender is None else sender.outboxes.pending_bytes(group)
 
@@ -178,17 +179,17 @@ class Spreading:
         return stream.key in self._of_stream
 
     def wake(self, stream: RegionSender) -> None:
-        """A stream has more room, has begun, or has sent what waited in it."""
+        """Note that a stream has more room, has begun, or has sent what waited in it."""
         for sender in self._of_stream.get(stream.key, ()):
             self.awake(sender)
 
     def awake(self, sender: SpreadSender) -> None:
-        """Something may be sealed."""
+        """Note that a sender may have something to seal."""
         if sender not in self._paced and sender.release():
             self._ready[sender] = None
 
     def close(self, stream: RegionSender) -> None:
-        """A stream takes no new messages any more: all that wait for it and for others are handed to the streams."""
+        """Note that a stream takes no new messages: hand all that wait for it and for others to the streams."""
         for sender in list(self._of_stream.get(stream.key, ())):
             for group in sender.outboxes.groups():
                 sender.dissolve(group)
@@ -216,7 +217,7 @@ class Spreading:
             del self._of_group[group]
 
     def clear(self) -> None:
-        """This life is over."""
+        """Forget everything: this life is over."""
         for kept in (self._senders, self._of_stream, self._of_group, self._ready, self._paced):
             kept.clear()
 
@@ -227,7 +228,7 @@ class Spreading:
         return self._paced.values()
 
     def on_timer(self, now_ns: int) -> None:
-        """Let those go on whose time has come."""
+        """Wake the senders whose time has come."""
         for sender in [sender for sender, ready_ns in self._paced.items() if ready_ns <= now_ns]:
             del self._paced[sender]
             self._ready[sender] = None
@@ -260,7 +261,7 @@ class Spreading:
         return len(data), taken * len(sender.streams)
 
     def _have_spoken(self, sender: SpreadSender) -> bool:
-        """See that each stream has told alone what only it can tell: what came before it, for one."""
+        """Let each stream first send alone what only it can announce, such as what came before it."""
         have_spoken = True
         for stream in sender.streams:
             if stream.must_speak:
