@@ -35,8 +35,8 @@ POLL_US = 200
 """How long Vivum polls where it is asked to."""
 
 WORK_US = 20
-"""How long a side of `udp_working_` computes before it answers: about what Vivum's Python takes for a message. What
-that pair needs beyond twice this and `raw_udp_` is what the machine takes to wake processors that fell asleep."""
+"""How long a side of `udp_working_` computes before it answers: about what Vivum's Python takes for a message. So this
+pair shows what a round trip with such work can be at best."""
 
 PAIRS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("raw_udp_", "raw", {}),
