@@ -18,6 +18,7 @@ PURE := -n 2 --dist worksteal tests --ignore=tests/integration --ignore=tests/pi
 # How long `make soak` goes on; smaller numbers make a shorter one.
 SOAK_SEEDS ?= 2000
 SOAK_FUZZ_SECONDS ?= 300
+SOAK_CHAOS_MINUTES ?= 30
 
 help:  ## Show this list
 	@echo "Vivum: live groups for Python. Commands:"
@@ -33,6 +34,7 @@ test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 	@tools/java.sh >/dev/null
 	@echo "vivum: tests that need a processor each"
 	@$(PYTEST) -m "not soak" $(PURE)
+	@VIVUM_PURE=source $(PYTEST) -m "plain and not soak" $(PURE)
 	@echo "vivum: tests with Spark, two files at a time"
 	@$(PYTEST) -m "not soak" $(SPARK)
 	@echo "vivum: tests with real sockets, four at a time"
@@ -42,6 +44,7 @@ test: dev  ## Lint, and all tests but the soak: what must pass before a commit
 
 quick: dev  ## The tests that take less than a second each
 	@$(PYTEST) -m "not slow and not soak" $(PURE)
+	@VIVUM_PURE=source $(PYTEST) -m "plain and not slow and not soak" $(PURE)
 	@$(PYTEST) -m "not slow and not soak" $(SMALL)
 
 lint: dev  ## ruff (rules and format) and mypy
@@ -49,10 +52,11 @@ lint: dev  ## ruff (rules and format) and mypy
 
 bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
 	@tools/java.sh >/dev/null
-	@tools/bench.sh codec membership simulator pipeline sweep peers throughput latency link
+	@tools/bench.sh codec membership simulator pipeline sweep peers plain throughput latency \
+		peers-hosts link link-1gbit link-senders
 
-soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing
-	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS)
+soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing, half an hour of chaos between hosts
+	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS) $(SOAK_CHAOS_MINUTES)
 
 reference: dev  ## Write docs/reference anew from the code
 	@$(BIN)/python tools/reference.py

@@ -3,7 +3,9 @@
 Everything else about the package is in `pyproject.toml`.
 """
 
+import os
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -13,6 +15,11 @@ WITHOUT = "Vivum goes on without its compiled parts: their plain-Python twins se
 
 class OptionalBuild(build_ext):
     """Builds the extension, or says in one sentence why there is none."""
+
+    def finalize_options(self):
+        """Compile as many at a time as there are processors: most of an installation's time goes here."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extension(self, ext):
         """Build one extension; a failure is told and not raised."""
@@ -60,7 +67,28 @@ def extensions():
         )
         for name in others
     ]
-    ready = cythonize(made, build_dir="build/cython", include_path=["src"], quiet=True)
+    # Modules of plain Python with a declaration file beside them (docs/design/compiled.md).
+    declared = [
+        path.with_suffix(".py") for path in sorted(Path("src").rglob("*.pxd")) if path.with_suffix(".py").exists()
+    ]
+    made += [
+        Extension(
+            ".".join(path.with_suffix("").parts[1:]),
+            [str(path)],
+            # No debug information: it takes half of the compiler's time.
+            extra_compile_args=["-O2", "-g0"],
+            optional=True,
+        )
+        for path in declared
+    ]
+    ready = cythonize(
+        made,
+        build_dir="build/cython",
+        include_path=["src"],
+        # Annotations are for people and mypy; what C may assume is in the declaration files.
+        compiler_directives={"language_level": 3, "annotation_typing": False},
+        quiet=True,
+    )
     for each in ready:
         # cythonize makes new objects and loses this; without it an editable install wants to copy what was not built.
         each.optional = True

@@ -27,7 +27,9 @@ def config(region: int = 1, view: int = 1, nodes: int = 3, groups: tuple[int, ..
 
 
 def make_sender(region: int = 1, view: int = 1, next_frame: int = 0, **settings: Any) -> RegionSender:
-    return RegionSender(config(region, view), (Channel(region),), StreamSettings(**settings), next_frame)
+    """Make a sender whose window is open, unless the settings say otherwise."""
+    made = StreamSettings(**{"window_initial_frames": 1 << 20, **settings})
+    return RegionSender(config(region, view), (Channel(region),), made, next_frame)
 
 
 def make_receiver(region: int = 1, view: int = 1) -> StreamReceiver:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs benchmarks by name and keeps the figures of each in out/<name>.json: the last line of what it prints.
-# A name is a file of bench/, a command of `vivum bench`, or `sweep`: a short sweep of an experiment on Spark.
+# A name is a file of bench/, a command of `vivum bench`, `sweep`: a short sweep of an experiment on Spark, or
+# `peers-hosts`, `link-1gbit` and `link-senders`: the commands with hosts of network namespaces, by root.
 #
 #     tools/bench.sh codec simulator peers throughput latency link
 
@@ -15,6 +16,10 @@ for name in "$@"; do
     else
         case $name in
             peers) set -- bench peers --seconds 2 ;;
+            plain) set -- bench plain --seconds 2 ;;
+            peers-hosts) set -- bench peers --hosts --seconds 2 ;;
+            link-1gbit) set -- bench link --rate 1gbit ;;
+            link-senders) set -- bench link --rate 1gbit --senders 2 ;;
             sweep) set -- sweep experiments/load.toml --quick --out out/bench-sweeps ;;
             *) set -- bench "$name" ;;
         esac
@@ -22,8 +27,8 @@ for name in "$@"; do
     fi
     if [ "$status" != 0 ]; then
         # Hosts of network namespaces need root and programs; all else must work everywhere.
-        [ "$name" = link ] || exit "$status"
-        rm -f out/link.log
+        case $name in link* | *-hosts) ;; *) exit "$status" ;; esac
+        rm -f "out/$name.log"
         continue
     fi
     cat "out/$name.log"

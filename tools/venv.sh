@@ -7,8 +7,10 @@
 #     tools/venv.sh bench      with the peers that benchmarks compare with, too
 #
 # What was installed is remembered in .venv/vivum-<set>.stamp: a checksum of all that decides the result (the files
-# below, the place of the clone, the compiler). The stamp is removed before pip starts and written after it has ended well,
-# so a failed or interrupted install is done again. A lock lets two makes, or two targets of `make -j2`, run at once.
+# below, the place of the clone, the compiler), and one of the sources that are compiled. The stamp is removed before pip
+# starts and written after it has ended well, so a failed or interrupted install is done again. Where only compiled sources
+# changed, the sets of developers compile these again and install nothing. A lock lets two makes, or two targets of
+# `make -j2`, run at once.
 #
 # PYTHON=/path/to/python names the interpreter; else the newest of those that are known to work is taken.
 
@@ -29,19 +31,26 @@ case $set_name in
 esac
 venv_python=.venv/bin/python
 
-# The checksum of everything that decides what an install gives.
-wanted() {
+# The checksum of everything that decides what an install gives, but for the compiled sources.
+wanted_install() {
     {
         printf '%s\n' "$here"
         command -v cc || command -v gcc || command -v clang || true
         cat pyproject.toml tools/venv.sh
         [ ! -f setup.py ] || cat setup.py
-        find src -name '*.pyx' -o -name '*.pxd' | LC_ALL=C sort | while read -r file; do
-            printf '%s\n' "$file"
-            cat "$file"
-        done
     } | cksum
 }
+
+# The checksum of the sources that are compiled: a module of plain Python has its declarations (.pxd) beside it.
+wanted_build() {
+    find src -name '*.pyx' -o -name '*.pxd' | LC_ALL=C sort | while read -r file; do
+        for each in "$file" "${file%.pxd}.py"; do
+            [ ! -f "$each" ] || { printf '%s\n' "$each"; cat "$each"; }
+        done
+    done | cksum
+}
+
+wanted() { printf '%s; %s\n' "$(wanted_install)" "$(wanted_build)"; }
 
 # Tells whether .venv was made with the interpreter that PYTHON names; true when it names none.
 same_python() {
@@ -116,6 +125,8 @@ make_venv() {
 }
 
 if fresh; then
+    # Git may have written a source anew as it was: what was compiled of it is as new as that.
+    find src -name '*.so' -exec touch {} +
     exit 0
 fi
 [ -w . ] || fail "$here is not writable for $(id -un); clone the repository to a folder of your own"
@@ -127,6 +138,24 @@ if command -v flock >/dev/null 2>&1 && ! flock -n 9; then
     flock 9
 fi
 if fresh; then
+    exit 0
+fi
+
+# Whether all but the compiled sources is as it was installed. The sets of developers have Cython.
+installed() {
+    case $set_name in dev | bench) ;; *) return 1 ;; esac
+    stamp=.venv/vivum-$set_name.stamp
+    [ -f "$stamp" ] && [ "$(sed 's/;.*//' "$stamp")" = "$(wanted_install)" ] && same_python
+}
+
+if installed; then
+    say "compiling what has changed"
+    checksum=$(wanted)
+    "$venv_python" setup.py -q build_ext --inplace >.venv/build.log 2>&1 || {
+        cat .venv/build.log >&2
+        fail "the sources could not be compiled; the lines above say why"
+    }
+    for each in .venv/vivum-*.stamp; do printf '%s\n' "$checksum" >"$each"; done
     exit 0
 fi
 

@@ -9,8 +9,14 @@
 Typed channels over reliable multicast. See `docs/design/runtime.md` and `docs/ARCHITECTURE.md`.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if os.environ.get("VIVUM_PURE") in ("1", "source"):
+    from vivum.uncompiled import hide_compiled
+
+    hide_compiled(os.environ["VIVUM_PURE"])
 
 if TYPE_CHECKING:
     from vivum.core.errors import HostError, LimitError, UsageError, VivumError

@@ -51,6 +51,8 @@ def check(data):
     if _codec is not None:
         compiled = view(_codec.split, data)
         assert compiled == seen, f"the twins disagree: {compiled} and {seen}"
+        trains, joined = view(_codec_twin.split_trains, data), view(_codec.split_trains, data)
+        assert joined == trains, f"the twins disagree: {joined} and {trains}"
     if seen[0] != "frames":
         return
     frames = _codec_twin.split(data)

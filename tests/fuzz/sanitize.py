@@ -75,7 +75,7 @@ def run_inputs(count):
             del data[rng.randrange(1, len(data)) :]
             data[2:4] = len(data).to_bytes(2, "little")
         try:
-            frames = _codec.split(data)
+            frames = [*_codec.split(data), *_codec.split_trains(data)]
         except DecodeError:
             continue
         accepted += 1

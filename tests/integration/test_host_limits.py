@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+from vivum.runtime.udp import group_port
 from vivum.wire.gate import domain_tag
 
 TIMEOUT_S = 60
@@ -76,7 +77,7 @@ def test_too_few_descriptors_are_told_by_a_host_error(domain_name: str) -> None:
 @pytest.mark.parametrize("has_ears", [True, False])
 def test_a_group_port_that_another_program_has(domain_name: str, has_ears: bool) -> None:
     """R1: it printed a traceback. Without multicast the port is not needed; with it, connecting fails and says why."""
-    port = 20_000 + domain_tag(domain_name) % 20_000
+    port = group_port(domain_tag(domain_name))
     program = """
         from vivum.core.errors import HostError
         try:
@@ -116,6 +117,8 @@ def forbid(*calls, error):
 CALLS = {"x86_64": (299, 307), "aarch64": (243, 269)}
 """`recvmmsg` and `sendmmsg`."""
 
+SENDMSG = {"x86_64": 46, "aarch64": 211}
+
 
 @pytest.mark.skipif(platform.machine() not in CALLS, reason="numbers of system calls are not known")
 @pytest.mark.parametrize(("error", "shared_memory"), [(1, True), (38, False)], ids=["EPERM", "ENOSYS"])
@@ -129,6 +132,42 @@ def test_a_system_without_calls_for_many_datagrams(domain_name: str, error: int,
     if done.stdout == "no seccomp here\n":
         pytest.skip("seccomp is not allowed here")
     assert (done.returncode, done.stdout, done.stderr) == (0, "got 1000\n", "")
+
+
+@pytest.mark.skipif(platform.machine() not in CALLS, reason="numbers of system calls are not known")
+@pytest.mark.parametrize("error", [1, 38], ids=["EPERM", "ENOSYS"])
+@pytest.mark.parametrize("are_batches_forbidden", [False, True])
+def test_a_sandbox_that_forbids_the_call_for_trains(error: int, are_batches_forbidden: bool) -> None:
+    """Every train was counted as unsendable, for ever."""
+    calls = (SENDMSG[platform.machine()], *(CALLS[platform.machine()] if are_batches_forbidden else ()))
+    program = f"""
+        import select
+        from vivum.core.machine import Datagram
+        from vivum.runtime.udp import UdpPort
+        sender, receiver = UdpPort(7), UdpPort(7)
+        if not sender.can_segment:
+            print("no UDP_SEGMENT here")
+            sys.exit(0)
+        forbid(*{calls}, error={error})
+        for number in range(40):
+            train = Datagram(receiver.endpoint, bytes([number]) * 2500, segment=1000)
+            assert sender.send([train]) == 1
+            heard = 0
+            while heard < 2500:
+                assert select.select(receiver.sockets, [], [], 10)[0]
+                for _, data in receiver.receive(100):
+                    assert set(data) == {{number}}
+                    heard += len(data)
+            assert heard == 2500, heard
+        print(sender.can_segment, sender._batches, sender.unsendable)
+        sender.close(), receiver.close()
+    """
+    done = run(program, prelude=SECCOMP)
+    if done.stdout in ("no seccomp here\n", "no UDP_SEGMENT here\n"):
+        pytest.skip(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    can_segment, _, unsendable = done.stdout.split()
+    assert (can_segment, unsendable) == ("False", "0")
 
 
 FORKED = """

@@ -191,13 +191,39 @@ def test_a_train_that_the_kernel_does_not_cut_goes_by_single_calls(
             port.close()
 
 
+@pytest.mark.parametrize("allowed_every", [0, 3])
+def test_a_refusal_now_and_then_turns_no_call_off(
+    domain: int, allowed_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall that drops at random refuses with EPERM as a sandbox does, but not 16 times in a row."""
+    if not udp.BATCHED:
+        pytest.skip("the compiled way in and out was not built, or VIVUM_PURE=1 is set")
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        forbidden = types.SimpleNamespace(send=Forbidden(errno.EPERM, allowed_every))
+        monkeypatch.setattr(udp, "_datagrams", forbidden)
+        made = [Datagram(receiver.endpoint, b"%d end" % number) for number in range(3 * udp.REFUSALS_MAX)]
+        assert sender.send(made) == len(made)
+        assert b"".join(hear(receiver, made[-1].data)) == b"".join([each.data for each in made])
+        assert sender.unsendable == 0
+        assert sender._batches == bool(allowed_every)
+        assert forbidden.send.calls == (len(made) if allowed_every else udp.REFUSALS_MAX)
+    finally:
+        for port in (sender, receiver):
+            port.close()
+
+
 class Forbidden:
-    """A system call that a sandbox forbids."""
+    """A system call that a sandbox forbids, or a firewall that lets every so manyth call through."""
 
-    def __init__(self, error: int) -> None:
-        self.error = error
+    def __init__(self, error: int, allowed_every: int = 0) -> None:
+        self.error, self.allowed_every, self.calls = error, allowed_every, 0
+        self.real_call = udp._datagrams.send
 
-    def __call__(self, *_: object) -> int:
+    def __call__(self, descriptor: int, datagrams: list[bytes], packed: bytes) -> int:
+        self.calls += 1
+        if self.allowed_every and self.calls % self.allowed_every == 0:
+            return self.real_call(descriptor, datagrams, packed)
         raise OSError(self.error, "forbidden")
 
 

@@ -95,6 +95,41 @@ def view_installed_again() -> Planted:
     return Planted(history.records, "views_first", (first, again), frozenset({"view_agreement"}))
 
 
+def message_of_an_older_view_of_the_same_sender() -> Planted:
+    """2 delivers of 1 a message of view 2 and then one of view 1, and a third of view 2 that makes it no better."""
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for view in (1, 2):
+        for life in lives:
+            history.view(life, view, *lives)
+    history.everywhere(lives, "1.1", 1, view=2)
+    newest = history.records[-1]
+    history.everywhere(lives, "1.1", 2, view=2)
+    history.send("1.1", 3, view=1)
+    late = history.deliver("2.1", "1.1", 3, view=1)
+    history.deliver("1.1", "1.1", 3, view=1)
+    also = frozenset({"view_agreement", "virtual_synchrony"})
+    return Planted(history.records, "views_first", (newest, late), also)
+
+
+def message_of_an_older_view_in_a_later_stay() -> Planted:
+    """The same, but 2 left and joined again between the two."""
+    lives = ["1.1", "2.1"]
+    history = started(*lives)
+    for life in lives:
+        history.view(life, 2, *lives)
+    history.everywhere(lives, "1.1", 1, view=2)
+    newest = history.records[-1]
+    history.leave("2.1")
+    history.join("2.1")
+    history.view("2.1", 3, *lives)
+    history.send("1.1", 2, view=1)
+    late = history.deliver("2.1", "1.1", 2, view=1)
+    history.deliver("1.1", "1.1", 2, view=1)
+    also = frozenset({"view_agreement", "virtual_synchrony"})
+    return Planted(history.records, "views_first", (newest, late), also)
+
+
 # Virtual synchrony.
 
 

@@ -223,6 +223,7 @@ def test_a_bug_between_protocol_and_reader_is_found(monkeypatch: pytest.MonkeyPa
     assert any("instead of" in violation for violation in run_live_seed(4).violations)
 
 
+@pytest.mark.plain
 def test_a_protocol_that_gives_up_lives_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a receiver that skips what it lacks. It then begins a new life, which no checker of traces minds."""
     right = StreamReceiver.on_status
@@ -244,7 +245,7 @@ def starts_over_for_nothing(patch: pytest.MonkeyPatch) -> None:
         right(self, now_ns)
         if now_ns > made_ns.setdefault(self, now_ns) + 6 * SECOND and self.member is not None:
             made_ns[self] = sys.maxsize
-            self.start_over()
+            self.start_over(now_ns)
 
     patch.setattr(MembershipClient, "on_timer", on_timer)
 
@@ -255,6 +256,7 @@ EASY_WAYS_OUT: dict[Callable[[pytest.MonkeyPatch], None], str] = {
 }
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mutant", EASY_WAYS_OUT, ids=lambda mutant: mutant.__name__)
 def test_an_easy_way_out_is_found(

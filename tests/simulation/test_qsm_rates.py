@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from vivum.core.ids import NodeId
+from vivum.core.machine import Delivery
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.sim.scenario import parse_scenario
 from vivum.sim.world import World
@@ -64,6 +65,33 @@ def test_two_senders_together_fill_the_link() -> None:
 
 
 ALONE = [{"senders": [1], "rate": "max"}]
+
+
+def test_a_sender_alone_fills_the_link_within_two_tenths_of_a_second_and_goes_evenly() -> None:
+    """Issue: 80 % of the steady rate within a second of the first send, and never more than 10 % up or down."""
+    world = make_world(ALONE)
+    slices = [delivered_between(world, at_ms, at_ms + 100) for at_ms in range(200, 3000, 100)]
+    assert slices[1] > 0.9 * slices[-1]
+    assert max(slices[1:]) < 1.1 * min(slices[1:])
+
+
+def test_senders_that_begin_at_once_fill_the_link_within_a_second_and_share_it_evenly_after_two() -> None:
+    world = make_world([{"senders": [1, 2, 3], "rate": "max"}])
+    assert delivered_between(world, 700, 1200) > 0.9 * 11_400
+    counts: dict[NodeId, int] = {}
+    host = world.hosts[NodeId(4)]
+    before = host.on_delivery
+
+    def count(at: Any, delivery: Delivery) -> None:
+        counts[delivery.sender.node] = counts.get(delivery.sender.node, 0) + len(delivery.payloads)
+        if before is not None:
+            before(at, delivery)
+
+    world.advance_to(2200 * MILLISECOND)
+    host.on_delivery = count
+    world.advance_to(4200 * MILLISECOND)
+    assert len(counts) == 3
+    assert max(counts.values()) < 1.15 * min(counts.values())
 
 
 def test_a_sender_alone_fills_the_link_and_not_the_queue_before_it() -> None:

@@ -100,7 +100,7 @@ def test_all_go_at_the_pace_of_a_weak_member_or_it_falls_behind(slow: str) -> No
     [
         ("60ms", "1s", 16_000),
         # Caches reach for some 100 ms: without a wait before it was given up, its life was over.
-        ("150ms", "2s", 15_500),
+        ("150ms", "2s", 15_300),
     ],
 )
 def test_at_full_load_one_that_pauses_now_and_then_is_waited_for_and_keeps_its_life(
@@ -116,7 +116,7 @@ def test_at_full_load_one_that_pauses_now_and_then_is_waited_for_and_keeps_its_l
             # Nothing but processors and windows holds anybody back, as on loopback.
             "network": {"bandwidth": "10Gbit", "egress_bytes": 1 << 20, "ingress_bytes": 1 << 22},
             "host": {"receive_cost": "100us", "send_cost": "20us", "socket_bytes": 258 * 1472},
-            "settings": {"rate_initial": 0, "window_frames": 129, "cache_frames_max": 1032},
+            "settings": {"window_frames": 129, "cache_frames_max": 1032},
             "traffic": [{"senders": [1], "rate": "max", "size": 1400, "start": "200ms"}],
             "faults": [{"kind": "pause", "at": "1s", "lasts": lasts, "every": every, "nodes": [4]}],
         },
@@ -153,3 +153,42 @@ def test_nothing_is_confirmed_that_a_live_member_of_the_view_lacks() -> None:
     assert has_ended, "it slept for longer than caches reach"
     assert early == 0
     assert stable > had, "all is confirmed when the sleeper is gone"
+
+
+def test_one_that_sleeps_in_every_period_keeps_its_life_or_begins_another_at_once() -> None:
+    """B13: it lost its life at every sleep, and got 39 to 44 % of the messages."""
+
+    def shares(bandwidth: str, rate: int | str, **settings: int) -> tuple[float, list[int]]:
+        """Return what the sleeper got in two periods, of what the healthy got, and whose lives ended."""
+        records: list[TraceRecord] = []
+        scenario = parse_scenario(
+            {
+                "nodes": 4,
+                "protocol": "qsm",
+                "duration": "13s",
+                "checkers": [],
+                "network": {"bandwidth": bandwidth, "egress_bytes": 32_768},
+                "host": {"receive_cost": "20us", "send_cost": "10us", "socket_bytes": 212_992},
+                "settings": settings,
+                "traffic": [{"senders": [1], "rate": rate, "size": 1400, "start": "200ms"}],
+                "faults": [{"kind": "pause", "at": "3s", "lasts": "500ms", "every": "5s", "nodes": [4]}],
+            },
+            "a sleeper",
+        )
+        world = World(scenario, 1, records.append, frames=False, checked=False)
+        world.start()
+        counts = []
+        for at_ms in (2900, 12_900):
+            world.advance_to(at_ms * MILLISECOND)
+            counts.append([world.hosts[NodeId(node)].node.counters.messages_delivered for node in (2, 4)])  # type: ignore[union-attr]
+        healthy, sleeper = (later - earlier for earlier, later in zip(*counts, strict=True))
+        return sleeper / healthy, [record.node for record in records if isinstance(record, NodeStopped)]
+
+    # 80 % of what the link carries. Caches must reach for its sleep and for the time that it takes to catch up.
+    share, ended = shares("40Mbit", 2700, cache_frames_max=8_000)
+    assert share > 0.99
+    assert ended == []
+    # With a full link nothing is left for repairs. Between real hosts it is 86 %; here each new view begins slowly.
+    share, ended = shares("100Mbit", "max", cache_frames_max=8_192)
+    assert share > 0.84
+    assert ended == [4, 4]

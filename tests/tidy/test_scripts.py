@@ -94,6 +94,25 @@ def test_a_change_of_what_decides_the_install_makes_it_again(clone, name):
     assert clone.installs() == ["."]
 
 
+@pytest.mark.parametrize("name", ["_codec.pyx", "node.pxd", "node.py"])
+def test_a_change_of_compiled_sources_alone_compiles_them_for_developers(clone, name):
+    (clone.folder / "src/vivum/node.pxd").write_text("declarations\n")
+    clone.run("venv.sh", "dev")
+    (clone.folder / "src/vivum" / name).write_text("changed\n")
+    compiled = clone.run("venv.sh", "dev")
+    assert (compiled.returncode, compiled.stderr) == (0, "vivum: compiling what has changed\n")
+    assert "setup.py -q build_ext --inplace" in clone.calls.read_text()
+    assert clone.installs() == []
+    clone.run("venv.sh", "base")
+    assert clone.installs() == []
+
+
+def test_a_change_of_a_source_that_is_not_compiled_does_nothing(clone):
+    clone.run("venv.sh", "dev")
+    (clone.folder / "src/vivum/topic.py").write_text("changed\n")
+    assert clone.run("venv.sh", "dev").stderr == ""
+
+
 def test_a_failed_install_leaves_no_stamp_and_says_why(clone):
     clone.run("venv.sh", "dev")
     (clone.folder / "pyproject.toml").write_text("changed\n")

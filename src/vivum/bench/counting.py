@@ -6,9 +6,11 @@ missing, twice or moved between batches; every `FULL_EVERY`th batch is compared 
 that is not as expected is looked at message by message.
 """
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
+from typing import Any
 
 NUMBER = Struct("<Q")
 NUMBER_BYTES = NUMBER.size
@@ -23,6 +25,14 @@ BATCH_MESSAGES = 512
 
 FULL_EVERY = 16
 
+SLOT_S = 0.02
+"""Receivers count what comes in slots of this length."""
+
+SETTLED_SLOTS = 5
+"""A rate is looked at over this many slots: senders send in bursts, and a first one is no rate yet."""
+
+SETTLED_SHARE = 0.8
+
 
 def payload_cycle(size: int) -> list[bytes]:
     """Make the payloads of one size that senders go round, twice over so that every batch is one slice."""
@@ -33,18 +43,19 @@ def payload_cycle(size: int) -> list[bytes]:
 
 
 class Source:
-    """Where a sender gets its payloads: for each group the next ones of the cycle."""
+    """Where a sender gets its messages: for each group the next ones of the cycle."""
 
     __slots__ = ("_cycle", "_length", "_next", "sent")
 
-    def __init__(self, size: int, groups: int = 1) -> None:
-        self._cycle = payload_cycle(size)
+    def __init__(self, size: int, groups: int = 1, make: Callable[[bytes], Any] = bytes) -> None:
+        """Begin at the start of the cycle. `make` makes a message of a payload, once for each of them."""
+        self._cycle = list(map(make, payload_cycle(size)))
         self._length = len(self._cycle) // 2
         self._next = [0] * groups
         self.sent = 0
 
-    def batch(self, count: int, group: int = 0) -> list[bytes]:
-        """Take the next payloads of a group, at most a cycle of them. They count as sent."""
+    def batch(self, count: int, group: int = 0) -> list[Any]:
+        """Take the next messages of a group, at most a cycle of them. They count as sent."""
         start = self._next[group]
         self._next[group] = (start + count) % self._length
         self.sent += count
@@ -120,6 +131,56 @@ class Tally:
     def lost(self, sent: int) -> int:
         """Return how many of the sent messages did not arrive."""
         return max(0, sent - (self.received - self.duplicated))
+
+
+class Timeline:
+    """When a receiver got what: messages in each slot of time, and inside the window by group; and pauses in it.
+
+    Times are in seconds on one clock. Slots go from `began` to `stop`, with one that begins with the window.
+    """
+
+    __slots__ = ("_last", "_start", "_stop", "by_group", "longest_pause_s", "slots", "slots_before")
+
+    def __init__(self, began: float, start: float, stop: float, groups: int = 1) -> None:
+        self._start, self._stop = start, stop
+        self._last = start
+        self.by_group = [0] * groups
+        self.longest_pause_s = 0.0
+        self.slots_before = max(0, math.ceil((start - began) / SLOT_S))
+        self.slots = [0] * (self.slots_before + math.ceil((stop - start) / SLOT_S))
+
+    def take(self, now: float, count: int, group: int = 0) -> None:
+        """Count messages of a group that came now."""
+        if now < self._stop:
+            slot = math.floor((now - self._start) / SLOT_S) + self.slots_before
+            self.slots[min(max(0, slot), len(self.slots) - 1)] += count
+            if now >= self._start:
+                self.by_group[group] += count
+        self.end_pause(now)
+
+    def end_pause(self, now: float) -> None:
+        """End a pause: because something came, or because nothing more will. What lies in the window counts."""
+        until = min(now, self._stop)
+        if until > self._last:
+            self.longest_pause_s = max(self.longest_pause_s, until - self._last)
+            self._last = until
+
+
+def settled_s(slots: Sequence[int], slots_before: int, first_sent_s: float) -> float | None:
+    """Return the time from the first send until a receiver had `SETTLED_SHARE` of the steady rate, in seconds.
+
+    `slots` are the messages in each slot, of which `slots_before` lie before the window. `first_sent_s` is the time of
+    the first send after the beginning of the window, so mostly below 0. The steady rate is that of the second half of
+    the window; None if nothing came then.
+    """
+    half = slots[slots_before + (len(slots) - slots_before) // 2 :]
+    wanted = sum(half) / len(half) * SETTLED_SHARE * SETTLED_SLOTS if half else 0.0
+    if not wanted:
+        return None
+    for at in range(len(slots) - SETTLED_SLOTS + 1):
+        if sum(slots[at : at + SETTLED_SLOTS]) >= wanted:
+            return max(0.0, (at - slots_before) * SLOT_S - first_sent_s)
+    return None
 
 
 def resident_kb(pid: int | None = None) -> int:

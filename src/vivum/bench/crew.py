@@ -206,10 +206,10 @@ class MissingError(HostError):
     """Something that a benchmark compares with is not installed: it is skipped, with this as the reason."""
 
 
-def free_port() -> int:
+def free_port(interface: str = "127.0.0.1") -> int:
     """Find a TCP port that nobody uses now."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((interface, 0))
         port: int = probe.getsockname()[1]
         return port
 

@@ -2,7 +2,7 @@
 
 The switch is a bridge in a namespace of its own, so nothing is added to the network of the machine itself. Links are
 veth pairs, shaped on both ends by `tc tbf`: what a host sends and what it gets are limited alike. Segments that the
-kernel joined are cut before the link (`gso_max_segs 1`), so that loss hits single datagrams as on a wire.
+kernel joined are cut on their way (`gso_max_segs 1`), so that loss hits single datagrams as on a wire.
 
 Needs root, `ip` and `tc` (Debian: iproute2) and `nft` (nftables). What is left of a run that was killed is removed by
 the next one: names carry the process that made them.
@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from typing import Self
 
 from vivum.core.errors import HostError
@@ -57,6 +58,27 @@ def why_impossible() -> str:
     return ""
 
 
+def require_hosts(what: str) -> None:
+    """Raise a `HostError` that says why something cannot run, where there can be no such hosts."""
+    cause = why_impossible()
+    if cause:
+        raise HostError(f"{what} cannot run here: {cause}")
+
+
+class Cut(Enum):
+    """Where segments that the kernel joined are cut into single datagrams."""
+
+    HOST = auto()
+    """Before they leave their host: what passes the switch is as on a wire."""
+
+    SWITCH = auto()
+    """Behind the queues of the switch, which costs the processor less where links are fast; a train is limited as what
+    it is cut into."""
+
+    NOWHERE = auto()
+    """They stay whole, as with network cards that cut and join. Loss would hit all of them."""
+
+
 class NetnsHost:
     """One computer: a name, an address, and how to run something there."""
 
@@ -85,15 +107,21 @@ class NetnsHost:
 class NetnsNetwork:
     """Some hosts at one switch. Use it in a `with`: at its end all of it goes away."""
 
-    def __init__(self, count: int, rate_mbit: int = 0) -> None:
+    def __init__(self, count: int, rate_mbit: int = 0, cut: Cut = Cut.HOST) -> None:
         """Describe it: the number of hosts, and the rate of each one's link in Mbit/s, 0 for no limit."""
         if not 1 <= count <= HOSTS_MAX:
             raise HostError(f"{count} hosts do not fit the switch; 1 to {HOSTS_MAX} do")
         run = f"{PREFIX}-{os.getpid()}"
         self._switch = f"{run}-switch"
         self._rate_mbit = rate_mbit
+        self._cut = cut
         self.hosts = [NetnsHost(f"{run}-h{number}", f"{SUBNET}.{number}") for number in range(1, count + 1)]
         self._made: list[str] = []
+
+    @property
+    def places(self) -> list[tuple[Sequence[str], str]]:
+        """Where a cell's processes run, each on a host of its own."""
+        return [(host.prefix, host.address) for host in self.hosts]
 
     def __enter__(self) -> Self:
         sweep()
@@ -118,8 +146,12 @@ class NetnsNetwork:
             _run("ip", *link, "peer", "name", port, "netns", self._switch)
             _run("ip", "-n", host.name, "address", "add", f"{host.address}/24", "dev", INTERFACE)
             _run("ip", "-n", self._switch, "link", "set", port, "master", BRIDGE, "up")
-            for name, device in ((host.name, INTERFACE), (self._switch, port)):
-                _run("ip", "-n", name, "link", "set", device, "gso_max_segs", "1")
+            for name, device, cuts in (
+                (host.name, INTERFACE, self._cut is Cut.HOST),
+                (self._switch, port, self._cut is not Cut.NOWHERE),
+            ):
+                if cuts:
+                    _run("ip", "-n", name, "link", "set", device, "gso_max_segs", "1")
                 if self._rate_mbit:
                     shape = ("root", "tbf", "rate", f"{self._rate_mbit}mbit", *_burst(self._rate_mbit))
                     _run("tc", "-n", name, "qdisc", "add", "dev", device, *shape)

@@ -1,12 +1,20 @@
-"""`vivum bench peers`: the same work through the peers, through a bare socket and through Vivum, in one run."""
+"""`vivum bench peers`: the same work through the peers, through a bare socket and through Vivum, in one run.
+
+All on this machine, or each process on a host of its own (`vivum.bench.namespaces`).
+"""
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from statistics import median
+from types import ModuleType
 from typing import Any
 
 from vivum.bench.cell import Cell, measure
 from vivum.bench.crew import MissingError
+from vivum.bench.hosts import on_hosts
+from vivum.bench.namespaces import require_hosts
 from vivum.bench.throughput import our_system
 from vivum.core.errors import HostError, UsageError
 
@@ -25,6 +33,9 @@ RECEIVERS = (1, 4)
 
 PEERS = ("pyzmq", "zenoh", "nats", "redis")
 
+ON_ONE_MACHINE = ("nats", "redis")
+"""Peers that are not measured between hosts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -41,6 +52,8 @@ class Row:
     cpu_ns_sender: int = 0
     cpu_ns_receiver: int = 0
     starved: float = 0.0
+    settled_s: float | None = None
+    pause_s_max: float = 0.0
     rates: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -58,6 +71,8 @@ class Row:
             "cpu_ns_sender": self.cpu_ns_sender,
             "cpu_ns_receiver": self.cpu_ns_receiver,
             "starved": self.starved,
+            "settled_s": self.settled_s,
+            "pause_s_max": self.pause_s_max,
             "rates": list(self.rates),
         }
 
@@ -74,21 +89,26 @@ def compare(
     names: Sequence[str],
     cells: Sequence[tuple[int, int]],
     seconds: float,
-    settings: dict[str, Any],
+    ours: dict[str, Any],
     progress: Callable[[str], None],
     rounds: int = 1,
+    hosts: bool = False,
 ) -> Iterator[Row]:
     """Measure every system in every cell, cell by cell, so that what is compared ran side by side.
 
-    With several rounds the systems take turns in each cell, and the median of each counts.
+    With several rounds the systems take turns in each cell, and the median of each counts. `ours` are options of
+    Vivum. With `hosts` each process has a host of its own; raises `HostError` where that cannot be.
     """
+    if hosts:
+        require_hosts("bench peers --hosts")
     for size, receivers in cells:
         runs: dict[str, list[Row]] = {name: [] for name in names}
         for number in range(rounds):
             for name in names:
                 of_rounds = f", round {number + 1} of {rounds}" if rounds > 1 else ""
                 progress(f"{name}, {size} bytes, {receivers} receiver{'s' if receivers > 1 else ''}{of_rounds}")
-                runs[name].append(_row(name, size, receivers, seconds, settings))
+                cell = Cell(size, receivers, seconds, options=ours if name == "vivum" else {})
+                runs[name].append(_row(name, cell, hosts))
         yield from map(median_row, runs.values())
 
 
@@ -103,15 +123,30 @@ def median_row(rows: list[Row]) -> Row:
         duplicated=sum(row.duplicated for row in ran),
         out_of_order=sum(row.out_of_order for row in ran),
         starved=max(row.starved for row in ran),
+        settled_s=None if any(row.settled_s is None for row in ran) else median(row.settled_s or 0.0 for row in ran),
+        pause_s_max=max(row.pause_s_max for row in ran),
         rates=tuple(row.per_s_min or 0 for row in rows),
     )
 
 
-def _row(name: str, size: int, receivers: int, seconds: float, settings: dict[str, Any]) -> Row:
-    system = our_system() if name == "vivum" else importlib.import_module(SYSTEMS[name])
-    options = {"settings": settings} if name == "vivum" else {}
+def _row(name: str, cell: Cell, hosts: bool) -> Row:
+    size, receivers = cell.size, cell.receivers
+    if hosts and name in ON_ONE_MACHINE:
+        return Row(name, size, receivers, None, skipped="its server is measured on one machine only, not between hosts")
+    return measured_row(name, system_of(name), cell, hosts)
+
+
+def system_of(name: str) -> ModuleType:
+    """Return the way in which a system is measured."""
+    return our_system() if name == "vivum" else importlib.import_module(SYSTEMS[name])
+
+
+def measured_row(name: str, system: ModuleType, cell: Cell, hosts: bool = False) -> Row:
+    """Measure one cell; a system that is not there, or fails, is skipped with the reason."""
+    size, receivers = cell.size, cell.receivers
     try:
-        outcome = measure(system, Cell(size, receivers, seconds, options=options))
+        with on_hosts(cell) if hosts else nullcontext(cell) as placed:
+            outcome = measure(system, placed)
     except MissingError as error:
         return Row(name, size, receivers, None, skipped=str(error))
     except HostError as error:
@@ -127,6 +162,8 @@ def _row(name: str, size: int, receivers: int, seconds: float, settings: dict[st
         cpu_ns_sender=round(outcome.cpu_ns_sender),
         cpu_ns_receiver=round(outcome.cpu_ns_receiver),
         starved=round(outcome.starved, 2),
+        settled_s=outcome.settled_s,
+        pause_s_max=outcome.pause_s_max,
     )
 
 

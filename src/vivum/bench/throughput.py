@@ -1,4 +1,4 @@
-"""`vivum bench throughput`: how fast one sender reaches all receivers through Vivum, and what it costs.
+"""`vivum bench throughput`: how fast a sender, or several, reach all receivers through Vivum, and what it costs.
 
 With `stop_one_s` one receiver is stopped by SIGSTOP in the middle of the window. Reported are the rate of the others
 before it and during it, and what became of the one that was stopped: did it catch up, or was it told that it was
@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from vivum.bench.cell import Cell, Outcome, measure
+from vivum.bench.counting import SLOT_S
 from vivum.bench.crew import Crew, Worker
 from vivum.bench.systems import vivum_topics
 from vivum.core.errors import UsageError
@@ -61,11 +62,10 @@ def measure_throughput(cell: Cell, stop_one_s: float = 0.0) -> dict[str, Any]:
 
 
 def _as_result(outcome: Outcome, cell: Cell) -> dict[str, Any]:
-    sender, receivers = outcome.sender, outcome.receivers
+    sender, receivers = outcome.senders[0], outcome.receivers
     joins = [each for each in outcome.met if "rss_kb_joined" in each]
     grown = max((each["rss_kb_joined"] - each["rss_kb_before"] for each in joins), default=0)
     slowest = max(receivers, key=lambda each: max(each.rss_kb))
-    used = outcome.used
     return {
         "delivered_per_s_min": round(outcome.per_s_min),
         "delivered_per_s_mean": round(outcome.per_s_mean),
@@ -81,16 +81,18 @@ def _as_result(outcome: Outcome, cell: Cell) -> dict[str, Any]:
         "rss_mb_receiver_end": round(slowest.rss_kb[-1] / MB, 1),
         "rss_kb_per_group": round(grown / cell.groups, 3),
         "join_s": round(outcome.join_s, 3),
-        "cores_sender": round((used[0].user + used[0].kernel) / cell.seconds, 2),
-        "cores_receiver_max": round(max(each.user + each.kernel for each in used[1:]) / cell.seconds, 2),
+        "cores_sender": round(max(each.user + each.kernel for each in outcome.used_senders) / cell.seconds, 2),
+        "cores_receiver_max": round(max(each.user + each.kernel for each in outcome.used_receivers) / cell.seconds, 2),
         "cpu_ns_sender": round(outcome.cpu_ns_sender),
         "cpu_ns_receiver": round(outcome.cpu_ns_receiver),
         "starved": round(outcome.starved, 2),
         "lost_in_silence": outcome.lost_in_silence,
-        "told": [text for each in outcome.received for text in each.get("missed", [])][:4],
-        "longest_pause_s": max(each["longest_pause_s"] for each in outcome.received),
+        "told": outcome.told,
+        "settled_s": outcome.settled_s,
+        "longest_pause_s": outcome.pause_s_max,
         "size": cell.size,
         "receivers": cell.receivers,
+        "senders": cell.senders,
         "groups": cell.groups,
         "seconds": cell.seconds,
     }
@@ -100,10 +102,10 @@ def _effect_of(stop: _Stop, outcome: Outcome) -> dict[str, Any]:
     """Compare what the others got while one was stopped with what they got before."""
     before, during = [], []
     for each in outcome.received[:-1]:
-        seconds = each["by_tenth"]
-        first, last = round(stop.begin_s * 10), round(stop.end_s * 10)
-        before.append(sum(seconds[:first]) / max(1, first) * 10)
-        during.append(sum(seconds[first:last]) / max(1, last - first) * 10)
+        slots = each["by_slot"][each["slots_before"] :]
+        first, last = round(stop.begin_s / SLOT_S), round(stop.end_s / SLOT_S)
+        before.append(sum(slots[:first]) / max(1, first) / SLOT_S)
+        during.append(sum(slots[first:last]) / max(1, last - first) / SLOT_S)
     stopped = outcome.received[-1]
     return {
         "others_before_per_s": round(min(before)),

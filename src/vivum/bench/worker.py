@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vivum.bench.counting import BATCH_MESSAGES, Source, Tally
+from vivum.bench.counting import BATCH_MESSAGES, Source, Tally, Timeline
 
 PR_SET_PDEATHSIG = 1
 IDLE_S_MAX = 20.0
@@ -65,11 +65,15 @@ class Control:
 
 
 class Window:
-    """The time that counts, on the clock that all processes of a machine share: from `start` to `stop`, in seconds."""
+    """The time that counts, on the clock that all processes of a machine share: from `start` to `stop`, in seconds.
 
-    __slots__ = ("seconds", "start", "stop")
+    `began` is when this process heard of it: a sender begins to send then.
+    """
+
+    __slots__ = ("began", "seconds", "start", "stop")
 
     def __init__(self, go: tuple[float, float]) -> None:
+        self.began = time.monotonic()
         self.start, self.stop = go
         self.seconds = self.stop - self.start
 
@@ -83,11 +87,9 @@ class Meter:
         "_expected",
         "_heard",
         "_idle_s",
-        "_longest_s",
         "_now",
-        "_tenths",
+        "_timeline",
         "_window",
-        "counted",
         "tally",
     )
 
@@ -102,7 +104,6 @@ class Meter:
         idle_s: float = IDLE_S_MAX,
     ) -> None:
         self.tally = Tally(size, groups, only_forward=only_forward)
-        self.counted = 0
         self._control = control
         self._window = window
         self._idle_s = idle_s
@@ -110,19 +111,15 @@ class Meter:
         self._heard = time.monotonic()
         self._now = self._heard
         self._checked = self._heard
-        self._longest_s = 0.0
-        # Messages in each tenth of a second of the window.
-        self._tenths = [0] * (int(window.seconds * 10) + 1)
+        self._timeline = Timeline(window.began, window.start, window.stop, groups)
 
     def take(self, batch: Sequence[bytes], group: int = 0) -> None:
         """Count a batch that just arrived."""
+        if not batch:
+            return
         self.tally.take(batch, group)
-        now = time.monotonic()
-        if self._window.start <= now < self._window.stop:
-            self.counted += len(batch)
-            self._tenths[int((now - self._window.start) * 10)] += len(batch)
-            self._longest_s = max(self._longest_s, now - max(self._heard, self._window.start))
-        self._heard = self._now = now
+        self._heard = self._now = time.monotonic()
+        self._timeline.take(self._now, len(batch), group)
 
     def is_over(self) -> bool:
         """Return whether all that was sent has come, or nothing more comes. Cheap while the measurement runs."""
@@ -143,12 +140,15 @@ class Meter:
 
     def report(self, **further: Any) -> None:
         """Report the result to the parent."""
-        tally = self.tally
+        tally, timeline = self.tally, self._timeline
+        timeline.end_pause(time.monotonic())
         self._control.tell(
             received=tally.received,
-            delivered_per_s=self.counted / self._window.seconds,
-            longest_pause_s=round(self._longest_s, 4),
-            by_tenth=self._tenths,
+            delivered_per_s=sum(timeline.by_group) / self._window.seconds,
+            by_group=timeline.by_group,
+            longest_pause_s=round(timeline.longest_pause_s, 4),
+            by_slot=timeline.slots,
+            slots_before=timeline.slots_before,
             duplicated=tally.duplicated,
             out_of_order=tally.out_of_order,
             lost=tally.lost(self._expected or 0),
@@ -158,7 +158,9 @@ class Meter:
 
 def report_sent(control: Control, sent: int, window: Window, **further: Any) -> None:
     """Report to the parent how much a sender sent within the window, and in all."""
-    control.tell(sent=sent, sent_per_s=further.pop("counted", sent) / window.seconds, **further)
+    control.tell(
+        sent=sent, sent_per_s=further.pop("counted", sent) / window.seconds, first_sent=window.began, **further
+    )
 
 
 def send_in_batches(control: Control, size: int, send: Callable[[list[bytes]], None]) -> None:

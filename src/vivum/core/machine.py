@@ -148,8 +148,11 @@ NO_FRAMES = -(1 << 62)
 class Machine(Protocol):
     """The calls that a driver may make. The module's docstring has the rules for both sides."""
 
-    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
-        """Take what arrived together, in this order; each is one datagram, or several that the kernel joined."""
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]], waited_ns: int = 0) -> None:
+        """Take what arrived together, in this order; each is one datagram, or several that the kernel joined.
+
+        `waited_ns` is how long the last of them had waited in this host's buffers: that is not the network's delay.
+        """
         ...
 
     def submit(self, now_ns: int, command: Command) -> None:

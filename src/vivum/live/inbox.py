@@ -11,6 +11,8 @@ Invariants: `size` is the sum of the sizes in the queue. At the limit no two err
 import asyncio
 from collections import deque
 
+from msgspec.structs import replace
+
 from vivum.core.machine import Delivery
 from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
@@ -27,6 +29,12 @@ EXACT_MESSAGES_MAX = 16
 """Runs up to this length are measured exactly; of longer ones only three messages, since measuring all is costly."""
 
 
+PARTS_MIN = 4
+"""Where there is no room for a run that takes more than this part of the limit, it is cut in halves: at the limit whole
+items are dropped or refused, and the reader should keep most of what there is room for. A reader that has nothing gets
+a run whole, however large."""
+
+
 def estimated_bytes(delivery: Delivery) -> int:
     """Return an estimate of the bytes in a run of messages."""
     payloads = delivery.payloads
@@ -35,6 +43,20 @@ def estimated_bytes(delivery: Delivery) -> int:
         return sum(map(len, payloads)) + 64 * count
     looked = len(payloads[0]) + len(payloads[count // 2]) + len(payloads[-1])
     return count * (looked // 3 + 64)
+
+
+def _halves(delivery: Delivery) -> tuple[Delivery, Delivery]:
+    payloads, heads = delivery.payloads, delivery.heads
+    middle = len(payloads) // 2
+    return (
+        replace(delivery, payloads=payloads[:middle], heads=heads[:middle]),
+        replace(
+            delivery,
+            first_sequence=delivery.first_sequence + middle,
+            payloads=payloads[middle:],
+            heads=heads[middle:],
+        ),
+    )
 
 
 class Inbox:
@@ -72,7 +94,6 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._items)
 
-    @property
     def has_delivery(self) -> bool:
         """Whether `take` would return a delivery."""
         items = self._items
@@ -83,6 +104,10 @@ class Inbox:
         size = estimated_bytes(delivery)
         items = self._queue()
         if self.size and self.size + size > self.bytes_max:
+            if size * PARTS_MIN > self.bytes_max and len(delivery.payloads) > 1:
+                for half in _halves(delivery):
+                    self.put(half)
+                return
             if not self._drops_oldest:
                 self._overrun(len(delivery.payloads))
                 return
@@ -126,6 +151,18 @@ class Inbox:
                 return
             self._drop_for(size)
         self._queue().append((size, view))
+        self.size += size
+        self._wake()
+
+    def begin_views(self, view: TopicView | None) -> None:
+        """From now on queue views; the present one goes in front of what waits of this life."""
+        self.wants_views = True
+        if view is None:
+            return
+        items = list(self._queue())
+        ends = [at for at, (_, item) in enumerate(items, 1) if isinstance(item, MissedMessages) and item.count is None]
+        size = VIEW_BYTES + MEMBER_BYTES * len(view.members)
+        self._queue().insert(ends[-1] if ends else 0, (size, view))
         self.size += size
         self._wake()
 

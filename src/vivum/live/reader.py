@@ -1,140 +1,103 @@
-"""Turn the contents of an inbox into events or batches, for one topic or for all topics of a pattern.
+"""Wait for events or batches of an inbox, for one topic or for all topics of a pattern.
+
+What is here is taken by a `Taker`; a reader is suspended where there is nothing, and yields where a task never had to
+wait for a while.
 
 Safe to cancel: what a cancelled read did not return, the next read returns, even in the middle of a run.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Generic, Protocol, TypeVar
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
-import msgspec
-
-from vivum.core.ids import GroupId
 from vivum.core.machine import Delivery
 from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.inbox import Inbox
-
-T = TypeVar("T")
-
-
-class Names(Protocol):
-    """Returns a topic's name by its group. A seat knows only its own, a node knows all."""
-
-    def name_of(self, group: GroupId) -> str:
-        """Return the name of the topic of a group."""
+from vivum.live.messages import Codec
+from vivum.live.taking import Names, Taker
 
 
-class Reader(Generic[T]):
+class Reader:
     """The reading side of a topic. One task reads at a time."""
 
-    __slots__ = ("_decode", "_delivery", "_index", "_names", "inbox", "undecodable")
+    __slots__ = ("_decode", "_names", "inbox", "taker")
 
-    def __init__(self, inbox: Inbox, decode: Callable[[bytes], T], names: Names) -> None:
+    def __init__(self, inbox: Inbox, codec: Codec[Any], names: Names) -> None:
         self.inbox = inbox
-        self.undecodable = 0
-        self._decode = decode
+        self.taker = Taker(inbox, codec, names)
+        self._decode = codec.decode
         self._names = names
-        self._delivery: Delivery | None = None
-        self._index = 0
 
-    async def next_event(self) -> TopicEvent[T] | None:
+    def next_event(self) -> Coroutine[Any, Any, TopicEvent[Any] | None]:
         """Return the next message; None at the end. Views are skipped."""
-        while True:
-            item = await self.next_item()
-            if not isinstance(item, TopicView):
-                return item
+        return self._next(with_views=False)
 
-    async def next_item(self) -> TopicEvent[T] | TopicView | None:
+    def next_item(self) -> Coroutine[Any, Any, TopicEvent[Any] | TopicView | None]:
         """Return the next message or view, in order; None at the end."""
-        while True:
-            delivery, index = self._delivery, self._index
-            if delivery is not None and index < len(delivery.payloads):
-                self._index = index + 1
-                event = self._event(delivery, index)
-                if event is not None:
-                    return event
-                continue
-            self._delivery = None
-            item = self.inbox.take()
-            if isinstance(item, TopicView):
-                return item
-            if item is not None:
-                self._delivery, self._index = item, 0
-            elif not await self.inbox.wait():
-                return None
+        return self._next(with_views=True)
 
-    async def next_batch(self) -> Batch[T] | None:
+    async def _next(self, with_views: bool) -> Any:
+        while True:
+            if self.taker.peek():
+                return self.taker.take()
+            if not self.taker.unlooked and self.taker.is_due():
+                await self._give_way()
+                continue
+            item = self.inbox.take()
+            if item is None:
+                if not await self.inbox.wait():
+                    return None
+                self.taker.on_suspended(0)
+            elif not isinstance(item, TopicView):
+                self.taker.begin(item)
+            elif with_views:
+                return item
+
+    async def next_batch(self) -> Batch[Any] | None:
         """Return the next run of messages; None at the end."""
-        rest = self.take_rest()
+        rest = self.taker.take_rest()
         if rest is not None:
             return self.batch_of(rest)
         while True:
+            if self.taker.is_due():
+                await self._give_way()
             item = self.inbox.take()
             if isinstance(item, Delivery):
                 return self.batch_of(item)
-            if item is None and not await self.inbox.wait():
-                return None
+            if item is None:
+                if not await self.inbox.wait():
+                    return None
+                self.taker.on_suspended(0)
 
-    async def next_batches(self, batches_max: int) -> list[Batch[T]]:
+    async def next_batches(self, batches_max: int) -> list[Batch[Any]]:
         """Wait for messages; return all runs that are here, up to a number. Empty only at the end."""
         first = await self.next_batch()
         found = [] if first is None else [first]
-        while found and len(found) < batches_max and self.inbox.has_delivery:
-            delivery = self.inbox.take()
-            assert isinstance(delivery, Delivery)
-            found.append(self.batch_of(delivery))
+        while found and len(found) < batches_max and self.inbox.has_delivery():
+            found.append(self.batch_of(self.inbox.take()))
         return found
 
-    async def next_events(self, batches_max: int) -> list[TopicEvent[T]]:
+    async def next_events(self, batches_max: int) -> list[TopicEvent[Any]]:
         """Return what `next_batches` would, as single messages. Empty only at the end."""
         first = await self.next_event()
         if first is None:
             return []
         found = [first]
-        delivery, start, self._delivery = self._delivery, self._index, None
-        for _ in range(batches_max):
-            if delivery is not None:
-                made = (self._event(delivery, index) for index in range(start, len(delivery.payloads)))
-                found += [event for event in made if event is not None]
-            if not self.inbox.has_delivery:
+        rest = self.taker.take_rest()
+        if rest is not None:
+            found += self.taker.events_of(rest)
+        for _ in range(batches_max - 1):
+            if not self.inbox.has_delivery():
                 break
-            item, start = self.inbox.take(), 0
-            assert isinstance(item, Delivery)
-            delivery = item
-        else:
-            self._delivery, self._index = delivery, start
+            found += self.taker.events_of(self.inbox.take())
         return found
 
-    def _event(self, delivery: Delivery, index: int) -> TopicEvent[T] | None:
-        try:
-            value = self._decode(delivery.payloads[index])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # A peer must not raise into an application: count it, and skip the message.
-            self.undecodable += 1
-            return None
-        return TopicEvent(
-            self._names.name_of(delivery.group),
-            value,
-            delivery.sender,
-            delivery.first_sequence + index,
-            delivery.view,
-            delivery.sent_ns,
-        )
+    async def _give_way(self) -> None:
+        behind = self.inbox.size
+        await asyncio.sleep(0)
+        self.taker.on_suspended(behind)
 
-    def take_rest(self) -> Delivery | None:
-        """Return the rest of a run whose first messages were read one by one."""
-        delivery, index = self._delivery, self._index
-        self._delivery = None
-        if delivery is None or index == len(delivery.payloads):
-            return None
-        first = delivery.first_sequence + index
-        return msgspec.structs.replace(delivery, first_sequence=first, payloads=delivery.payloads[index:])
-
-    def events_of(self, delivery: Delivery) -> list[TopicEvent[T]]:
-        """Make the events of a run of messages."""
-        made = (self._event(delivery, index) for index in range(len(delivery.payloads)))
-        return [event for event in made if event is not None]
-
-    def batch_of(self, delivery: Delivery) -> Batch[T]:
+    def batch_of(self, delivery: Any) -> Batch[Any]:
         """Make the batch of a run of messages."""
         return Batch(
             self._names.name_of(delivery.group),
@@ -147,19 +110,17 @@ class Reader(Generic[T]):
         )
 
 
-class Items(Generic[T]):
-    """Iterates over what a reader's method returns until it returns None."""
+class Batches:
+    """Iterates over the runs of a reader."""
 
-    __slots__ = ("_next",)
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
-    def __init__(self, next_one: Callable[[], Coroutine[None, None, T | None]]) -> None:
-        self._next = next_one
-
-    def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> AsyncIterator[Any]:
         return self
 
-    async def __anext__(self) -> T:
-        item = await self._next()
-        if item is None:
+    async def __anext__(self) -> Any:
+        batch = await self._reader.next_batch()
+        if batch is None:
             raise StopAsyncIteration
-        return item
+        return batch

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from vivum.core.errors import NotNowError
+from vivum.core.errors import NotNowError, UsageError
 from vivum.core.ids import Channel, GroupId, Member
 from vivum.core.machine import Delivery, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.guarantees import Guarantee
+from vivum.live.done import DONE
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
 from vivum.protocols.commands import JoinGroup, MessagesLeftOut, SendFailed, SendMessages, SlowMembers
@@ -30,6 +31,16 @@ NO_CHANNEL = Channel(0)
 
 TURN_S = 0.002
 """A task that never has to wait for room yields to others after this time."""
+
+LOOK_EVERY = 16
+"""Messages of a run after which a sender looks whether that time is over."""
+
+RUN_BYTES_MAX = 65_536
+"""Bytes of messages that are collected before the node gets them: as many as the largest frame takes. At the limit the
+node gets them at once."""
+
+MESSAGE_BYTES = 16
+"""What a collected message counts beside its own bytes, so that there is a limit for empty ones too."""
 
 _Members = tuple[Member, ...]
 
@@ -119,8 +130,12 @@ class Seat:
         "_failure",
         "_first",
         "_host",
+        "_is_queued",
+        "_room",
+        "_run",
         "_settled_beyond",
         "_turn",
+        "_unlooked",
         "_waiting",
         "accepted",
         "delivered",
@@ -185,6 +200,13 @@ class Seat:
         self._failure: SendFailed | None = None
         self._turn: asyncio.Lock | None = None
         self._waiting = 0
+        # Messages that were accepted and that the node gets before anything else, and room for more of them.
+        self._run: list[bytes] | None = None
+        self._room = 0
+        # Messages until the next look at the clock.
+        self._unlooked = 0
+        # Whether the last messages share frames with those that follow, so that these may be collected.
+        self._is_queued = False
 
     def name_of(self, group: GroupId) -> str:  # noqa: ARG002
         """Return the name of the topic, whatever its group is now."""
@@ -207,6 +229,54 @@ class Seat:
 
     # Sending.
 
+    def send_one(self, payload: bytes) -> Coroutine[Any, Any, None]:
+        """Send a message as `send` does, at once if there is room; what is returned is done then."""
+        if not self.try_send_one(payload):
+            return self.send((payload,))
+        if self._run and self._unlooked:
+            self._unlooked -= 1
+            return DONE
+        self._unlooked = LOOK_EVERY
+        return self._give_way() if self._is_due() else DONE
+
+    def try_send_one(self, payload: bytes) -> bool:
+        """Send a message if there is room now; return whether it was sent.
+
+        What follows other messages in a turn of the loop is collected, so that the node takes it as one run.
+        """
+        run = self._run
+        if run is not None and not self.is_moving:
+            size = len(payload) + MESSAGE_BYTES
+            if size <= self._room:
+                self._room -= size
+                run.append(payload)
+                return True
+        if not self.try_send((payload,)):
+            return False
+        if self._is_queued:
+            room = self._host.collect(self.group, self._hand_over)
+            if room:
+                self._run, self._room = [], min(room, RUN_BYTES_MAX)
+        return True
+
+    def end_run(self) -> None:
+        """Hand over what was collected, so that it is numbered and counted."""
+        if self._run is not None:
+            self._host.end_run()
+
+    def _hand_over(self) -> None:
+        run, self._run = self._run, None
+        if not run:
+            return
+        try:
+            self._host.submit(SendMessages(self.group, run))
+        except UsageError as error:
+            # It must not be; but what was accepted is never lost in silence.
+            self.failed += len(run)
+            self._failure = SendFailed(self.group, self.accepted, self.accepted + len(run), None, str(error))
+            return
+        self._count(len(run))
+
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         """Send messages if there is room now; return whether they were sent."""
         # Senders that wait go first.
@@ -223,16 +293,21 @@ class Seat:
             return False
         host = self._host
         try:
-            host.send(SendMessages(self.group, payloads, measured, heads))
+            self._is_queued = host.send(SendMessages(self.group, payloads, measured, heads))
         except NotNowError:
             return False
+        self._count(len(payloads))
+        return True
+
+    def _count(self, count: int) -> None:
+        """Count messages that the node just took."""
+        host = self._host
         life = host.member
         if life is not self._accepted_life and life != self._accepted_life:
             # Not from 0 where this life sent to the group before this seat was made.
-            self._begin_numbers(life, host.next_sequence(self.group) - len(payloads))
-        self.accepted += len(payloads)
-        self.sent += len(payloads)
-        return True
+            self._begin_numbers(life, host.next_sequence(self.group) - count)
+        self.accepted += count
+        self.sent += count
 
     async def send(
         self,
@@ -254,11 +329,16 @@ class Seat:
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1
-        host = self._host
-        # Counted by node, not by topic: a sender to thousands of topics would yield after every message.
-        if host.time() - host.yielded_s > TURN_S:
-            await asyncio.sleep(0)
-            host.yielded_s = host.time()
+        if self._is_due():
+            await self._give_way()
+
+    def _is_due(self) -> bool:
+        """Return whether senders must yield. Once for the node: who sends to thousands of topics yields as often."""
+        return self._host.time() - self._host.yielded_s > TURN_S
+
+    async def _give_way(self) -> None:
+        await asyncio.sleep(0)
+        self._host.yielded_s = self._host.time()
 
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """Send recorded messages, each behind its head. The topic's guarantee must have heads."""
@@ -298,6 +378,7 @@ class Seat:
 
     async def flush(self) -> None:
         """Wait until all that was sent is settled; raise `SendFailedError` if something failed."""
+        self.end_run()
         life, target = self._accepted_life, self.accepted
         while self._failure is None and self.settled < target and self._accepted_life == life:
             if self.fault is not None:
@@ -324,12 +405,14 @@ class Seat:
 
     def close(self, fault: Exception) -> None:
         """From now on refuse to send with this error; raise it in tasks that wait for a confirmation."""
+        self.end_run()
+        self._run = None
         self.fault = fault
         self.notify()
 
     def disown(self, fault: Exception) -> None:
         """In a forked child, refuse to send with this error. Tasks that waited for room wait in the parent."""
-        self.fault, self._waiting, self._turn = fault, 0, None
+        self.fault, self._waiting, self._turn, self._run = fault, 0, None, None
 
     # Receiving.
 
@@ -404,6 +487,7 @@ class Seat:
 
     def move_to(self, group: GroupId) -> None:
         """Move to the group that another service has for the topic; report what is not settled as failed."""
+        self.end_run()
         if self.settled < self.accepted:
             cause = "another service took over, and gave the topic another group"
             self.on_failed(SendFailed(self.group, self.settled, self.accepted, None, cause))

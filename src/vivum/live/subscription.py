@@ -12,8 +12,9 @@ from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec, check_types
-from vivum.live.reader import Items, Reader
+from vivum.live.reader import Batches, Reader
 from vivum.live.seat import Seat
+from vivum.live.taking import Events
 from vivum.wire.directory import TopicRecord
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Subscription(Generic[T]):
         self._codec = codec
         self._guarantee = guarantee
         self._inbox = inbox
-        self._reader: Reader[T] = Reader(inbox, codec.decode, self)
+        self._reader: Reader = Reader(inbox, codec, self)
         self._seats: dict[str, Seat] = {}
         # Names of topics that were left, for messages of theirs that can still be read.
         self._left: dict[GroupId, str] = {}
@@ -46,7 +47,7 @@ class Subscription(Generic[T]):
         self._is_closed = False
 
     @property
-    def reader(self) -> Reader[T]:
+    def reader(self) -> Reader:
         """The reader that makes events and batches, for other ways of reading than those here."""
         return self._reader
 
@@ -116,11 +117,11 @@ class Subscription(Generic[T]):
                 return self.topics
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
-        return Items(self._reader.next_event)
+        return Events(self._reader.taker, self._reader.next_event)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they arrived, each of one topic and one sender."""
-        return Items(self._reader.next_batch)
+        return Batches(self._reader)
 
     def let_go(self) -> None:
         """Give all seats back."""

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
@@ -15,9 +15,10 @@ from vivum.live.event import Batch, TopicEvent, TopicView
 from vivum.live.failures import ClosedError, MissedMessages
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
-from vivum.live.reader import Items, Reader
+from vivum.live.reader import Batches, Reader
 from vivum.live.replay.catching_up import CatchingUp
 from vivum.live.seat import VIEWS_MAX, Listener, Seat
+from vivum.live.taking import Events
 from vivum.wire.codec import measure
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Topic(Generic[T]):
         "__weakref__",
         "_catching_up",
         "_codec",
+        "_encode",
         "_is_left",
         "_node",
         "_reader",
@@ -99,9 +101,10 @@ class Topic(Generic[T]):
         self._node = node
         self._seat = seat
         self._codec = codec
+        self._encode = codec.encode
         self._catching_up = catching_up
         self._is_left = False
-        self._reader: Reader[T] = Reader(inbox, codec.decode, seat)
+        self._reader: Reader = Reader(inbox, codec, seat)
         self.listener: Listener | None = (catching_up or inbox) if receive else None
         """The listener at the seat; None if the topic only sends."""
 
@@ -133,7 +136,7 @@ class Topic(Generic[T]):
         return () if self._seat.view is None else self._seat.view.members
 
     @property
-    def reader(self) -> Reader[T]:
+    def reader(self) -> Reader:
         """The reader that makes events and batches, for other ways of reading than those here."""
         self._must_receive()
         return self._reader
@@ -145,13 +148,20 @@ class Topic(Generic[T]):
 
     # Sending.
 
-    async def send(self, value: T) -> None:
-        """Send a message. Waits while the queue is full; returns when it is accepted, not when it has arrived."""
-        await self._seat.send((self._codec.encode(value),))
+    def send(self, value: T) -> Coroutine[Any, Any, None]:
+        """Send a message: `await topic.send(value)`. Waits while the queue is full; done when it is accepted.
+
+        It is accepted before `send` returns if there is room; then nothing is left to wait for, and `await` goes on at
+        once. A task that only sends still yields to others every few milliseconds. Errors are raised by `await`.
+        """
+        try:
+            return self._seat.send_one(self._encode(value))
+        except Exception as error:
+            return _refuse(error)
 
     def try_send(self, value: T) -> bool:
         """Send a message if the queue has room now; return whether it was sent."""
-        return self._seat.try_send((self._codec.encode(value),))
+        return self._seat.try_send_one(self._encode(value))
 
     async def send_many(self, values: Sequence[T]) -> None:
         """Send a list of messages, all or none. For high rates.
@@ -199,7 +209,7 @@ class Topic(Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[TopicEvent[T]]:
         self._must_receive()
-        return Items(self._reader.next_event)
+        return Events(self._reader.taker, self._reader.next_event)
 
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
         """Iterate over messages and views in the order in which this node delivers them.
@@ -210,20 +220,19 @@ class Topic(Generic[T]):
         self._must_receive()
         inbox = self._reader.inbox
         if not inbox.wants_views:
-            inbox.wants_views = True
-            if self._seat.view is not None:
-                inbox.on_view(self._seat.view)
-        return Items(self._reader.next_item)
+            inbox.begin_views(self._seat.view)
+        return Events(self._reader.taker, self._reader.next_item)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they arrived, without work for each message."""
         self._must_receive()
-        return Items(self._reader.next_batch)
+        return Batches(self._reader)
 
     async def receive(self) -> TopicEvent[T]:
         """Wait for the next message. Raises `ClosedError` when the topic was left and all was read."""
         self._must_receive()
-        event = await self._reader.next_event()
+        reader = self._reader
+        event: TopicEvent[T] | None = reader.taker.take() if reader.taker.peek() else await reader.next_event()
         if event is None:
             raise self._left_error()
         return event
@@ -246,7 +255,7 @@ class Topic(Generic[T]):
         reader = self._reader
 
         def deliver(delivery: Delivery) -> None:
-            for event in reader.events_of(delivery):
+            for event in reader.taker.events_of(delivery):
                 self._node.call_safely(callback, event)
 
         self._divert(deliver, missed)
@@ -263,7 +272,7 @@ class Topic(Generic[T]):
         tell = _raised if missed is None else missed
         inbox = self._reader.inbox
         self._listen_by(_Callback(deliver, lambda told: self._node.call_safely(tell, told), inbox.wants_own))
-        rest = self._reader.take_rest()
+        rest = self._reader.taker.take_rest()
         if rest is not None:
             deliver(rest)
         while inbox:
@@ -306,6 +315,7 @@ class Topic(Generic[T]):
     def statistics(self) -> TopicStatistics:
         """Return what this node has done in the topic so far."""
         seat, inbox = self._seat, self._reader.inbox
+        seat.end_run()
         view = seat.view
         return TopicStatistics(
             seat.sent,
@@ -314,7 +324,7 @@ class Topic(Generic[T]):
             seat.delivered,
             inbox.size,
             inbox.missed,
-            self._reader.undecodable + seat.unreadable,
+            self._reader.taker.undecodable + seat.unreadable,
             seat.repeated,
             0 if view is None else view.number,
             0 if view is None else len(view.members),
@@ -351,6 +361,10 @@ class Topic(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.leave()
+
+
+async def _refuse(error: Exception) -> None:
+    raise error
 
 
 def _is_no_list(values: object) -> bool:

@@ -4,7 +4,7 @@ Knows no protocol by name. Traces and counts, in one place for all protocols, wh
 reaches it: at the top of the stacks, above all layers.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from zlib import crc32
 
@@ -49,8 +49,16 @@ from vivum.protocols.commands import (
     SendFailed,
     SendMessages,
 )
-from vivum.protocols.contract import KeepsMemory, NumbersMessages, Persists, ProtocolMachine, SendsNow, TakesRuns
-from vivum.wire.codec import Frame
+from vivum.protocols.contract import (
+    KeepsMemory,
+    NumbersMessages,
+    Persists,
+    ProtocolMachine,
+    SendsNow,
+    TakesRuns,
+    TellsRoom,
+)
+from vivum.wire.codec import Frame, single_frames
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -92,6 +100,9 @@ class Node:
         self._send_now: dict[int, Callable[[int, Command], list[Datagram]]] = {
             id(each): each.send_now for each in protocols if isinstance(each, SendsNow)
         }
+        self._room_bytes: dict[int, Callable[[GroupId], int]] = {
+            id(each): each.room_bytes for each in protocols if isinstance(each, TellsRoom)
+        }
         self._stacks = Stacks({each.transport: each for each in protocols if each.transport})
         self._effects: list[Effect] = []
         self._now_ns = 0
@@ -108,25 +119,14 @@ class Node:
 
     # In.
 
-    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]], waited_ns: int = 0) -> None:
         """Open what arrived together, in order; hand runs of frames of one kind and source to their protocol."""
         self._now_ns = now_ns
-        opened = self._gate.open
-        if len(arrived) == 1:
-            source, data = arrived[0]
-            frames = opened(now_ns, source, data)
-            if len(frames) == 1:
-                self._hand_over(now_ns, source, frames)
-            else:
-                self._hand_over_runs(now_ns, [(source, frames)])
-            return
-        self._hand_over_runs(now_ns, ((source, opened(now_ns, source, data)) for source, data in arrived))
-
-    def _hand_over_runs(self, now_ns: int, opened: Iterable[tuple[Endpoint, list[Frame]]]) -> None:
+        self._gate.waited_ns = waited_ns
         run: list[Frame] = []
         run_source, run_kind = None, None
-        for source, frames in opened:
-            for frame in frames:
+        for source, data in arrived:
+            for frame in self._gate.open(now_ns, source, data):
                 if frame.kind is not run_kind or source is not run_source:
                     if run_source is not None:
                         self._hand_over(now_ns, run_source, run)
@@ -138,14 +138,14 @@ class Node:
     def _hand_over(self, now_ns: int, source: Endpoint, frames: list[Frame]) -> None:
         taker = self._takers.get(frames[0].kind)
         if taker is None:
-            for frame in frames:
+            for frame in single_frames(frames):
                 self._on_layer_frame(now_ns, source, frame)
             return
         protocol, on_frames = taker
         if on_frames is not None:
             on_frames(now_ns, source, frames)
         else:
-            for frame in frames:
+            for frame in single_frames(frames):
                 protocol.on_frame(now_ns, source, frame)
         if protocol.effects:
             self._collect(protocol)
@@ -201,6 +201,16 @@ class Node:
         transport = self._by_command[SendMessages] if stack is None else stack.transport
         assert isinstance(transport, NumbersMessages)
         return transport.next_sequence(group)
+
+    def room_bytes(self, group: GroupId) -> int:
+        """Return how many bytes of messages of a group are sure to be accepted, until the next input; 0 if unknown.
+
+        Layers may refuse or lengthen messages: with them it is unknown.
+        """
+        stack = self._stacks.get(group)
+        transport = self._by_command[SendMessages] if stack is None else stack.transport
+        tell = self._room_bytes.get(id(transport))
+        return 0 if tell is None or (stack is not None and stack.layers) else tell(group)
 
     def _protocol_for(self, command: Command) -> ProtocolMachine:
         protocol = self._by_command.get(type(command))

@@ -65,6 +65,15 @@ class NumbersMessages(Protocol):
 
 
 @runtime_checkable
+class TellsRoom(Protocol):
+    """A transport that knows how much it would take, so that messages can be accepted before it gets them."""
+
+    def room_bytes(self, group: GroupId) -> int:
+        """Return how many bytes of messages of a group are sure to be accepted, until the next input; 0 if unknown."""
+        ...
+
+
+@runtime_checkable
 class KeepsMemory(Protocol):
     """A protocol that keeps messages or frames, and knows how much."""
 

@@ -10,7 +10,14 @@ SOCKETS_LOOKED_AT: int
 
 @final
 class Receiver:
-    """Drains sockets into `bytes` objects."""
+    """Drains sockets into `bytes` objects.
+
+    Buffers of what was received are used again when nobody has it any more.
+    """
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the last datagram that `receive` took had waited in the kernel."""
 
     def receive(
         self,
@@ -43,4 +50,10 @@ def send(fd: int, payloads: list[bytes], address: bytes) -> int:
     """Send each payload as a datagram, at most 16; return how many the kernel took, at least one.
 
     `address` is a packed `sockaddr`. Raises what `sendto` would raise for the first payload.
+    """
+
+def send_train(fd: int, data: bytes, option: int, segment: int, address: bytes) -> None:
+    """Send datagrams of `segment` bytes by one call, the last of which may be shorter. Raises what `sendmsg` would.
+
+    `option` is `UDP_SEGMENT`, `address` a packed `sockaddr`.
     """

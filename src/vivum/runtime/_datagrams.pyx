@@ -10,6 +10,7 @@ would ever be free for the next datagram.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
+from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, ECONNREFUSED, EINTR, errno
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -22,13 +23,80 @@ cdef extern from *:
     #include <sys/socket.h>
     #include <netinet/in.h>
     #include <arpa/inet.h>
+    #include <string.h>
     #include <time.h>
+
+    /* Whether nobody but one holder has an object: then it may be written. Without the lock of the interpreter others
+       may take hold of it at any time. */
+    static inline int is_ours_alone(PyObject* object)
+    {
+    #ifdef Py_GIL_DISABLED
+        (void)object;
+        return 0;
+    #else
+        return Py_REFCNT(object) == 1;
+    #endif
+    }
+
+    /* Forget what an object with other contents had for a hash. */
+    static inline void forget_hash(PyObject* object)
+    {
+    #ifdef __GNUC__
+    #pragma GCC diagnostic push
+    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    #endif
+        ((PyBytesObject*)object)->ob_shash = -1;
+    #ifdef __GNUC__
+    #pragma GCC diagnostic pop
+    #endif
+    }
+
+    /* Send a train: by this option (UDP_SEGMENT) the kernel cuts it into datagrams of so many bytes. */
+    static inline ssize_t send_cut(
+        int fd, const void* data, size_t size, int option, uint16_t segment, void* to, socklen_t to_size)
+    {
+        union { char room[CMSG_SPACE(sizeof(uint16_t))]; struct cmsghdr aligned; } control;
+        struct iovec part = { (void*)data, size };
+        struct msghdr header;
+        struct cmsghdr* told;
+        memset(&header, 0, sizeof(header));
+        memset(&control, 0, sizeof(control));
+        header.msg_name = to;
+        header.msg_namelen = to_size;
+        header.msg_iov = &part;
+        header.msg_iovlen = 1;
+        header.msg_control = control.room;
+        header.msg_controllen = sizeof(control.room);
+        told = CMSG_FIRSTHDR(&header);
+        told->cmsg_level = IPPROTO_UDP;
+        told->cmsg_type = option;
+        told->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+        memcpy(CMSG_DATA(told), &segment, sizeof(segment));
+        return sendmsg(fd, &header, MSG_DONTWAIT);
+    }
 
     static inline int64_t now_ns(void)
     {
         struct timespec t;
         clock_gettime(CLOCK_MONOTONIC, &t);
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+
+    /* How long ago the kernel took a datagram in, by its SO_TIMESTAMPNS; 0 if it did not say. */
+    static inline int64_t waited_ns(struct msghdr *m)
+    {
+        struct cmsghdr *c;
+        for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+                struct timespec came, t;
+                int64_t waited;
+                memcpy(&came, CMSG_DATA(c), sizeof came);
+                clock_gettime(CLOCK_REALTIME, &t);
+                waited = (int64_t)(t.tv_sec - came.tv_sec) * 1000000000 + (t.tv_nsec - came.tv_nsec);
+                /* The clock may have been set meanwhile. */
+                return waited > 0 ? waited : 0;
+            }
+        return 0;
     }
 
     /* Pause briefly: let the sibling hyperthread run, and leave the lock of the socket's queue alone. */
@@ -43,7 +111,11 @@ cdef extern from *:
     }
     """
     int64_t now_ns() nogil
+    int64_t waited_ns(msghdr*) nogil
     void relax() nogil
+    bint is_ours_alone(PyObject*)
+    void forget_hash(object)
+    Py_ssize_t send_cut(int, const void*, size_t, int, uint16_t, void*, unsigned int) nogil
 
 cdef extern from "sys/socket.h" nogil:
     struct iovec:
@@ -54,6 +126,8 @@ cdef extern from "sys/socket.h" nogil:
         unsigned int msg_namelen
         iovec* msg_iov
         size_t msg_iovlen
+        void* msg_control
+        size_t msg_controllen
     struct mmsghdr:
         msghdr msg_hdr
         unsigned int msg_len
@@ -78,16 +152,22 @@ cdef extern from "arpa/inet.h" nogil:
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(const char*, Py_ssize_t)
     void Py_SET_SIZE(object, Py_ssize_t)
+    # Borrowed: nobody counts it.
+    PyObject* PyList_GET_ITEM(list, Py_ssize_t)
 
 cdef enum:
     BATCH = 16
     BUFFER = 65536
     # Shorter datagrams are copied: they should not each keep a block of 64 KiB.
     LARGE = 32768
+    # Buffers that are used again when nobody has what was received in them: as much as is on its way at full rate.
+    POOL = 48
     # Sockets that a polling node reads. The loop serves the others.
     LOOKED_AT = 8
     # After this many datagrams in a row from one socket, `look` begins with the next.
     IN_A_ROW = 16
+    # Room for what the kernel tells beside a datagram: when it came, and how long its segments are.
+    CONTROL = 64
 
 SOCKETS_LOOKED_AT = LOOKED_AT
 
@@ -99,27 +179,62 @@ cdef class Receiver:
     cdef mmsghdr _headers[BATCH]
     cdef iovec _parts[BATCH]
     cdef sockaddr_in _sources[BATCH]
+    cdef char _controls[BATCH][CONTROL]
     cdef list _buffers
+    # How long the last datagram had waited in the kernel.
+    cdef readonly int64_t waited_ns
+    # Those that were handed out, and which of the later ones was looked at last.
+    cdef list _pool
+    cdef Py_ssize_t _turn
     # Which socket `look` begins with, and how often in a row that one had something.
     cdef int _begins_at
     cdef int _in_a_row
 
     def __cinit__(self):
         self._buffers = [None] * BATCH
+        self._pool = []
         memset(self._headers, 0, sizeof(self._headers))
 
     cdef int _prepare(self, Py_ssize_t count) except -1:
         cdef Py_ssize_t index
         for index in range(count):
             if self._buffers[index] is None:
-                self._buffers[index] = PyBytes_FromStringAndSize(NULL, BUFFER)
+                self._buffers[index] = self._free_buffer()
             self._parts[index].iov_base = PyBytes_AS_STRING(self._buffers[index])
             self._parts[index].iov_len = BUFFER
             self._headers[index].msg_hdr.msg_iov = &self._parts[index]
             self._headers[index].msg_hdr.msg_iovlen = 1
             self._headers[index].msg_hdr.msg_name = &self._sources[index]
             self._headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in)
+            self._headers[index].msg_hdr.msg_control = &self._controls[index]
+            self._headers[index].msg_hdr.msg_controllen = CONTROL
         return 0
+
+    cdef bytes _free_buffer(self):
+        """Return a buffer of the pool that nobody has any more, or a new one.
+
+        The heap would cut a block that is free into messages, and take the next from fresh memory.
+        """
+        cdef Py_ssize_t at, count = len(self._pool)
+        cdef bytes buffer
+        # The first ones first: they are in the processor's cache, if nobody keeps them.
+        for at in range(min(count, BATCH)):
+            if is_ours_alone(PyList_GET_ITEM(self._pool, at)):
+                return self._again(at)
+        for _ in range(BATCH, count):
+            self._turn = self._turn + 1 if self._turn + 1 < count else BATCH
+            if is_ours_alone(PyList_GET_ITEM(self._pool, self._turn)):
+                return self._again(self._turn)
+        buffer = PyBytes_FromStringAndSize(NULL, BUFFER)
+        if count < POOL:
+            self._pool.append(buffer)
+        return buffer
+
+    cdef bytes _again(self, Py_ssize_t at):
+        cdef bytes buffer = <bytes>self._pool[at]
+        Py_SET_SIZE(buffer, BUFFER)
+        forget_hash(buffer)
+        return buffer
 
     def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own, int last=-1):
         cdef list taken = []
@@ -140,6 +255,8 @@ cdef class Receiver:
                     # An earlier datagram of ours met a closed port; this socket is fine.
                     continue
                 PyErr_SetFromErrno(OSError)
+            if got:
+                self.waited_ns = waited_ns(&self._headers[got - 1].msg_hdr)
             for index in range(got):
                 size = self._headers[index].msg_len
                 bytes_max -= size + cost
@@ -197,6 +314,8 @@ cdef class Receiver:
             PyErr_SetFromErrno(OSError)
         if size < 0:
             return []
+        # Nobody looks for what has waited for long.
+        self.waited_ns = 0
         self._in_a_row = self._in_a_row + 1 if index == self._begins_at else 0
         self._begins_at = index if self._in_a_row < IN_A_ROW else index + 1
         return [self._taken(0, size, address, known, make)]
@@ -216,6 +335,16 @@ cdef class Receiver:
         if place is None:
             place = make(address)
         return place, data
+
+
+def send_train(int fd, bytes data not None, int option, uint16_t segment, bytes address not None):
+    cdef const char* start = PyBytes_AS_STRING(data)
+    cdef char* to = PyBytes_AS_STRING(address)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data), to_size = PyBytes_GET_SIZE(address), sent
+    with nogil:
+        sent = send_cut(fd, start, size, option, segment, to, <unsigned int>to_size)
+    if sent < 0:
+        PyErr_SetFromErrno(OSError)
 
 
 def send(int fd, list payloads, bytes address):

@@ -20,6 +20,7 @@ driver closes. It also closes when the node itself raises.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -132,6 +133,8 @@ class Driver:
         self._backlog: deque[Datagram] = deque()
         # Whether commands came since output was pulled.
         self._has_input = False
+        # Hands over messages that were accepted and are not with the node yet.
+        self._hand_over: Callable[[], None] | None = None
         # Whether the next messages may leave at once: nothing was sent since the last arrival or pump.
         self._may_send_now = True
         self._polling = Polling(poll_ns)
@@ -163,19 +166,23 @@ class Driver:
 
         Not at once, so that what the application does in one turn of the loop shares frames.
         """
+        if self._hand_over is not None:
+            self.end_run()
         self._node.submit(self._now_ns(), command)
         self._has_input = True
         if self.state is State.IDLE or self.state is State.LINGERING:
             self._become_settling()
 
-    def send(self, command: Command) -> None:
+    def send(self, command: Command) -> bool:
         """Hand messages to the node as `submit` does; the first of a turn leave at once if nothing else waits.
 
-        So an answer is on its way before anything else is done. What is sent after it in the turn shares frames.
+        So an answer is on its way before anything else is done. What is sent after it in the turn shares frames: return
+        whether these messages do, so that more of them may be collected.
         """
+        # While something is collected there is input; `submit` has it handed over first.
         if not self._may_send_now or self._has_input or self._backlog or self.state is State.CLOSED:
             self.submit(command)
-            return
+            return True
         self._may_send_now = False
         datagrams = self._node.send_now(self._now_ns(), command)
         if datagrams:
@@ -183,12 +190,28 @@ class Driver:
         else:
             self._has_input = True
         if self.state is not State.PUMPING:
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._deliver_own)
+        return False
 
-    def _hand_over(self) -> None:
+    def _deliver_own(self) -> None:
         """Carry out what messages that left at once caused at this node: their own delivery."""
         if self.state is not State.PUMPING and self.state is not State.CLOSED:
             self._answer(self._node.take_output(NO_FRAMES))
+
+    def collect(self, hand_over: Callable[[], None]) -> None:
+        """Let the application collect messages behind those that it just submitted.
+
+        `hand_over` must submit them. It is called before the node gets anything else, and before output is pulled: so
+        the node is as it was when they were accepted, and takes them.
+        """
+        self.end_run()
+        self._hand_over = hand_over
+
+    def end_run(self) -> None:
+        """Hand over what is being collected."""
+        hand_over, self._hand_over = self._hand_over, None
+        if hand_over is not None:
+            hand_over()
 
     def close(self) -> None:
         """Stop driving and close the port. May be called again."""
@@ -226,6 +249,7 @@ class Driver:
 
     def _become_closed(self) -> None:
         self.state = State.CLOSED
+        self._hand_over = None
         self._pollers.discard(id(self))
         for timer in (self._timer, self._lingering):
             if timer is not None:
@@ -253,14 +277,15 @@ class Driver:
 
     def _handle(self, arrived: Arrived) -> None:
         """Take what arrived, and carry out what it causes. One small message is answered before frames are made."""
+        self.end_run()
         now_ns = self._now_ns()
         try:
-            self._node.on_datagrams(now_ns, arrived)
+            self._node.on_datagrams(now_ns, arrived, self._port.waited_ns)
         except Exception as error:
             self._fail(error)
             return
         self._may_send_now = True
-        size = len(arrived[0][1]) if len(arrived) == 1 else sum(len(data) for _, data in arrived)
+        size = len(arrived[0][1]) if len(arrived) == 1 else sum([len(data) for _, data in arrived])
         is_small = len(arrived) == 1 and size <= SMALL_BYTES
         if is_small and not self._has_input and (effects := self._node.take_output(NO_FRAMES)):
             self._answer(effects)
@@ -298,6 +323,7 @@ class Driver:
             is_too_early = armed_ns is not None and now_ns < armed_ns
             self._set_timer(TIMER_S_MIN if is_too_early else 0.0)
             return
+        self.end_run()
         try:
             self._node.on_timer(self._now_ns())
         except Exception as error:
@@ -347,6 +373,7 @@ class Driver:
         self._become_pumping()
         node = self._node
         while True:
+            self.end_run()
             self._has_input = False
             self._may_send_now = True
             try:
@@ -514,6 +541,9 @@ class Driver:
         until_ns = now_ns + UNTURNED_NS
         is_alone = now_ns - self._left_ns < BUSY_TURN_NS and len(self._pollers) == 1
         look_ns = LOOK_NS if is_alone else 0
+        if not self._polling.is_proven:
+            # The kernel often wakes the peer on the processor that sent to it. Let it run, or we poll in its place.
+            os.sched_yield()
         while arrived := self._port.look(look_ns):
             self._handle(arrived)
             if self._may_send_now or self.state is not State.POLLING or self._now_ns() >= until_ns:

@@ -114,7 +114,7 @@ class MemberHost:
             poll_ns=options.poll_ns,
         )
         # Like `submit`, for messages. Bound here because it is called for each message that is sent alone.
-        self.send: Callable[[Command], None] = self._driver.send
+        self.send: Callable[[Command], bool] = self._driver.send
 
     def start(self) -> None:
         """Join the domain; events report progress."""
@@ -238,6 +238,7 @@ class MemberHost:
     def submit_all(self, commands: Sequence[Command]) -> None:
         """Submit several commands, then carry out what they cause."""
         node, now_ns = self._parts.node, self._driver.now_ns
+        self._driver.end_run()
         try:
             for command in commands:
                 node.submit(now_ns, command)
@@ -252,6 +253,20 @@ class MemberHost:
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets, in this life."""
         return self._parts.node.next_sequence(group)
+
+    def collect(self, group: GroupId, hand_over: Callable[[], None]) -> int:
+        """Let the application collect messages of a group for the rest of this turn (`Driver.collect`).
+
+        Return how many bytes of them the node is sure to take; if it is 0, none are to be collected.
+        """
+        room = self._parts.node.room_bytes(group)
+        if room:
+            self._driver.collect(hand_over)
+        return room
+
+    def end_run(self) -> None:
+        """Hand over what is being collected."""
+        self._driver.end_run()
 
     def wait_for_room(self) -> "asyncio.Future[None]":
         """Return a future that is done when the node has sent something, so that a refused send may be accepted."""

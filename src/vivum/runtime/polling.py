@@ -87,6 +87,11 @@ class Polling:
         """
         return self._turns > 1 if self.is_on else self._was_awaited and self._short_waits >= SHORT_WAITS
 
+    @property
+    def is_proven(self) -> bool:
+        """Whether a run of polls has found something each time: the peer has a processor of its own."""
+        return self._streak >= PROVEN_POLLS
+
     def on_arrival(self, now_ns: int, size: int) -> None:
         """Note that the wait ended at this time with the arrival of `size` bytes."""
         self._turns = 0
@@ -128,7 +133,7 @@ class Polling:
         if now_ns - self._turned_ns >= GAP_NS:
             self._rest(now_ns + CROWDED_REST_NS)
         elif now_ns - self._since_ns >= self._limit_ns:
-            if self._streak >= PROVEN_POLLS:
+            if self.is_proven:
                 self._rest(now_ns)
             else:
                 self._rest(now_ns + self._rest_ns)

@@ -16,6 +16,11 @@ class Port(Protocol):
     endpoint: Endpoint
     """The endpoint for unicast datagrams."""
 
+    @property
+    def waited_ns(self) -> int:
+        """How long the last datagram that was taken had waited here; 0 where that is not known."""
+        ...
+
     def now_ns(self) -> int:
         """Return the node's time: nanoseconds since 1970, never going back."""
         ...

@@ -24,7 +24,6 @@ from vivum.core.machine import Datagram, Priority
 from vivum.runtime.port import Arrived
 from vivum.runtime.shared_memory.notes import MARK
 from vivum.runtime.shared_memory.shared_memory import SharedMemory
-from vivum.wire.codec import COMPILED
 
 if TYPE_CHECKING:
     from vivum.runtime import _datagrams
@@ -35,8 +34,8 @@ else:
         from vivum.runtime import _datagrams
     except ImportError:
         _datagrams = None
-    # Without it, or with `VIVUM_PURE=1` as for the codec, datagrams are read and sent one by one.
-    BATCHED = _datagrams is not None and COMPILED
+    # Without it datagrams are read and sent one by one.
+    BATCHED = _datagrams is not None
 
 UDP_SEGMENT = 103
 UDP_GRO = 104
@@ -45,6 +44,7 @@ SO_RCVBUFFORCE = 33
 SO_SNDBUFFORCE = 32
 
 SO_ATTACH_FILTER = 26
+SO_TIMESTAMPNS = 35
 
 LARGE_BYTES = 32_500
 """Of two datagrams that are larger no train could be made."""
@@ -65,12 +65,24 @@ ENDPOINTS_MAX = 4096
 FORBIDDEN = (errno.ENOSYS, errno.EPERM)
 """Errors of a system call that the kernel does not have, or that a sandbox (seccomp) forbids."""
 
+REFUSALS_MAX = 16
+"""Times in a row that a call for many datagrams is refused with EPERM, and the plain call taken, before it is given up.
+
+A firewall that drops at random refuses with EPERM too. Even where it drops half of all datagrams, it looks like a
+sandbox only once in four billion times (4 ** 16).
+"""
+
 _SEGMENT_SIZE = struct.Struct("=H")
 _MEMBERSHIP = struct.Struct("=4s4s")
 _HOST = struct.Struct("!I")
 _ADDRESS = struct.Struct("=HH4s8x")
 _FILTER_STEP = struct.Struct("=HBBI")
 _FILTER = struct.Struct("@HP")
+
+
+def group_port(domain: int) -> int:
+    """Return the multicast port of a domain: below those that systems hand out, so that no other socket is there."""
+    return 20_000 + domain % 12_000
 
 
 class UdpPort:
@@ -97,7 +109,7 @@ class UdpPort:
         self._interface = packed_interface(interface)
         self._domain = domain
         self._buffer_bytes = buffer_bytes
-        self._group_port = 20_000 + domain % 20_000
+        self._group_port = group_port(domain)
         self._needs_multicast = multicast
         self._channels: dict[Channel, socket.socket] = {}
         self._listeners: list[socket.socket] = []
@@ -109,6 +121,8 @@ class UdpPort:
         self._resolved: dict[Endpoint | Channel, tuple[tuple[str, int], bytes] | None] = {}
         # Cleared if the system turns out not to have the calls for many datagrams.
         self._batches = BATCHED
+        # How often in a row the call for trains (True) and the one for many datagrams were refused.
+        self._refusals = {True: 0, False: 0}
         self._receiver = _datagrams.Receiver() if BATCHED else None
         # Wall-clock time that never goes back: protocols compare it, people read it.
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
@@ -169,7 +183,14 @@ class UdpPort:
         _grow(made, SO_RCVBUFFORCE, socket.SO_RCVBUF, self._buffer_bytes)
         _grow(made, SO_SNDBUFFORCE, socket.SO_SNDBUF, self._buffer_bytes)
         _accepts(made, UDP_GRO, 1)
+        with contextlib.suppress(OSError):
+            made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         return made
+
+    @property
+    def waited_ns(self) -> int:
+        """Return how long the last datagram that was taken had waited in the kernel; 0 where it does not tell."""
+        return 0 if self._receiver is None else self._receiver.waited_ns
 
     def now_ns(self) -> int:
         """Return the time since 1970; it never goes back."""
@@ -357,7 +378,7 @@ class UdpPort:
 
         What is too large, or has no route or address, is dropped as the network would: protocols repair or give up.
         """
-        index = 0
+        index, plainly = 0, False
         while index < len(datagrams):
             first, stop = datagrams[index], index + 1
             resolved = self._resolve(first.destination)
@@ -366,38 +387,51 @@ class UdpPort:
                 index = stop
                 continue
             address, packed = resolved
+            is_train = self.can_segment and first.segment > 0
             try:
-                if first.segment:
+                if plainly:
+                    self._send_plainly(first, address)
+                elif first.segment:
                     self._send_train(first, address, packed)
                 elif self._batches:
                     stop = index + self._send_alike(datagrams, index, packed)
                 else:
-                    self._socket.sendto(bytes(first.data), address)
+                    self._send_plainly(first, address)
             except (BlockingIOError, InterruptedError):
                 return index
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     return index
-                if error.errno == errno.EINVAL and first.segment and self.can_segment:
+                if error.errno == errno.EINVAL and is_train and not plainly:
                     # This path does not take segments after all.
                     self.can_segment = False
                     continue
-                if error.errno in FORBIDDEN and self._batches and self._goes_alone(first.cut()[0].data, address):
-                    self._batches = False
-                    # What is left of a train comes by the plain call, its first datagram twice.
-                    stop = index if first.segment else index + 1
-                else:
-                    self.unsendable += first.count
-            index = stop
+                if error.errno in FORBIDDEN and not plainly and (is_train or self._batches):
+                    # A firewall refuses the plain call too, a sandbox does not. ENOSYS needs no repetition.
+                    plainly = True
+                    self._refusals[is_train] += REFUSALS_MAX if error.errno == errno.ENOSYS else 1
+                    continue
+                self.unsendable += first.count
+                self._refusals[is_train] = 0
+            else:
+                if not plainly:
+                    self._refusals[is_train] = 0
+                elif self._refusals[is_train] >= REFUSALS_MAX:
+                    self._give_up(is_train)
+            index, plainly = stop, False
         return index
 
-    def _goes_alone(self, data: bytes, address: tuple[str, int]) -> bool:
-        """Send a datagram by the plainest call: a firewall refuses that too, a sandbox does not."""
-        try:
-            self._socket.sendto(bytes(data), address)
-        except OSError:
-            return False
-        return True
+    def _give_up(self, is_train: bool) -> None:
+        """Do without the call for trains, or without the one for many datagrams."""
+        if is_train:
+            self.can_segment = False
+        else:
+            self._batches = False
+
+    def _send_plainly(self, datagram: Datagram, address: tuple[str, int]) -> None:
+        """Send a datagram, or those of a train, by the plainest call."""
+        for each in datagram.cut() if datagram.segment else (datagram,):
+            self._socket.sendto(bytes(each.data), address)
 
     def _resolve(self, where: Endpoint | Channel) -> tuple[tuple[str, int], bytes] | None:
         """Return the address of a destination in both forms; None if it is invalid, as a peer's claim may be."""
@@ -423,14 +457,16 @@ class UdpPort:
         Where there is no room in the middle of it the whole train is to be sent again: receivers know repetitions.
         """
         if self.can_segment:
+            if BATCHED:
+                _datagrams.send_train(self._socket.fileno(), train.data, UDP_SEGMENT, train.segment, packed)
+                return
             size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(train.segment))]
             self._socket.sendmsg((train.data,), size, 0, address)
             return
-        pieces = [each.data for each in train.cut()]
         if not self._batches:
-            for data in pieces:
-                self._socket.sendto(data, address)
+            self._send_plainly(train, address)
             return
+        pieces = [each.data for each in train.cut()]
         while pieces:
             del pieces[: _datagrams.send(self._socket.fileno(), pieces, packed)]
 
@@ -491,7 +527,18 @@ def packed_interface(interface: str) -> bytes:
     try:
         return socket.inet_pton(socket.AF_INET, interface)
     except (OSError, ValueError) as error:
+        if _is_ipv6(interface):
+            cause = f"interface {interface}: Vivum speaks IPv4 only; give the IPv4 address of the same interface"
+            raise UsageError(cause) from error
         raise UsageError(f"{interface!r} is not an IPv4 address of an interface; try 127.0.0.1") from error
+
+
+def _is_ipv6(interface: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, interface)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _accepts(made: socket.socket, option: int, value: int = 0) -> bool:

@@ -1,12 +1,10 @@
 """The parts of the simulator in which it spends its own time: compiled, or in plain Python where they were not built.
 
-`VIVUM_PURE=1` chooses plain Python, as it does for the codec. Both run the same world to the same trace. Import these
-names from here, not from the modules that define the twins: a compiled network refuses a scheduler in plain Python.
+Both run the same world to the same trace. Import these names from here, not from the modules that define the twins: a
+compiled network refuses a scheduler in plain Python.
 """
 
 from typing import TYPE_CHECKING
-
-from vivum.wire.codec import COMPILED as _CODEC_IS_COMPILED
 
 if TYPE_CHECKING:
     from vivum.sim.network import Network, Packet, SimPort
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
     COMPILED: bool
 else:
     try:
-        if not _CODEC_IS_COMPILED:
-            raise ImportError("the codec is not compiled either")
         from vivum.sim._engine import Network, Packet, Processor, Scheduler, SimPort
 
         COMPILED = True

@@ -10,7 +10,6 @@ cache (`vivum.storage.growing_file`). The padding is part of the body, and of it
 """
 
 import mmap
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -23,7 +22,7 @@ from vivum.storage.runs import RecordedRun, check_size, parts_of, payload_size
 from vivum.storage.segment_format import ALIGNMENT, COLUMNS, HEADER_BYTES, BatchEntry, batch_header, log_schema
 from vivum.storage.trace_schema import arrow
 
-if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING:
     from vivum.storage._packing_twin import lay_columns
 else:
     try:

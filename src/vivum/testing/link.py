@@ -67,8 +67,10 @@ class SimulatedPort:
         self._clock = clock
         self._neighbour = neighbour
         self._on_closed = on_closed
-        self._buffer: deque[Packet] = deque()
+        # What waits, and since when.
+        self._buffer: deque[tuple[Packet, int]] = deque()
         self._buffer_bytes = 0
+        self.waited_ns = 0
         self._on_readable: Callable[[], None] | None = None
         self._context: Context | None = None
         self._is_awake = False
@@ -94,7 +96,7 @@ class SimulatedPort:
         if self._buffer_bytes + size > self.receive_buffer_bytes:
             self._network.drop(self.link, packet, "socket buffer full")
             return
-        self._buffer.append(packet)
+        self._buffer.append((packet, self._scheduler.now_ns))
         self._buffer_bytes += size
         self._wake()
 
@@ -118,7 +120,8 @@ class SimulatedPort:
         """Take what has arrived, up to about this many bytes."""
         taken: Arrived = []
         while self._buffer and bytes_max > 0:
-            packet = self._buffer.popleft()
+            packet, came_ns = self._buffer.popleft()
+            self.waited_ns = self._scheduler.now_ns - came_ns
             self._buffer_bytes -= len(packet.data)
             bytes_max -= len(packet.data)
             taken.append((packet.source, packet.data))

@@ -26,9 +26,10 @@ from vivum.wire._header cimport Header, read_header, write_header
 from vivum.wire._layout cimport *
 
 from vivum.wire import layout, refusals
-from vivum.wire._frames import Frame, PackedRun, consecutive, split, take_runs
+from vivum.wire._frames import Frame, PackedRun, consecutive, single_frames, split, split_trains, take_runs
 from vivum.wire._relabel import relabel, resend
 from vivum.wire._window import BEYOND, DUPLICATE, NEW, WINDOW_MAX, SequenceWindow, measure
+from vivum.wire.trains import Train, frames_in_train
 
 cdef extern from "Python.h":
     # Raw pointers: a frame is written and cut before anybody else has it.
@@ -74,6 +75,12 @@ cdef struct Note:
     Py_ssize_t frame
     Py_ssize_t part
     Py_ssize_t stop
+
+cdef struct Ending:
+    # One past the last message of a group that is wholly in frames, with this one.
+    Py_ssize_t frame
+    uint32_t group
+    uint64_t stop
 
 cdef struct State:
     # A frame under construction, to go back to.
@@ -136,13 +143,61 @@ cdef uint64_t CONTROL_MASK = sum(1 << kind for kind in layout.KNOWN_KINDS) & ~ME
 
 
 @cython.final
+cdef class Stops:
+    """Which messages end in which of some frames; see the stub."""
+
+    cdef readonly Py_ssize_t frames
+    cdef Ending* _endings
+    cdef Py_ssize_t _count
+
+    def __init__(self):
+        raise refusals.made_by_seal_parts()
+
+    def __dealloc__(self):
+        free(self._endings)
+
+    def between(self, start, stop):
+        cdef dict found = {}
+        cdef Py_ssize_t at = 0, first = start, end = stop
+        cdef Ending* ending = self._endings
+        while at < self._count and ending.frame < end:
+            # Only the last of a group's in a row counts.
+            if ending.frame >= first and not (
+                at + 1 < self._count and ending[1].group == ending.group and ending[1].frame < end
+            ):
+                found[ending.group] = ending.stop
+            at += 1
+            ending += 1
+        return found
+
+
+cdef Stops stops_of(Py_ssize_t frames, const Note* notes, Py_ssize_t count, const Part* parts):
+    cdef Stops made = Stops.__new__(Stops)
+    cdef Py_ssize_t number
+    made.frames = frames
+    made._endings = <Ending*>malloc(max(count, 1) * sizeof(Ending))
+    if made._endings == NULL:
+        raise MemoryError()
+    made._count = count
+    for number in range(count):
+        made._endings[number].frame = notes[number].frame
+        made._endings[number].group = parts[notes[number].part].group
+        made._endings[number].stop = parts[notes[number].part].first + <uint64_t>notes[number].stop
+    return made
+
+
+@cython.final
 cdef class FrameBuilder:
     """A frame under construction; see the stub."""
 
-    # The frame itself, a `bytes` object that nobody else has yet or room in a memory, and where its bytes are.
-    cdef PyObject* _frame
+    # The train itself, a `bytes` object that nobody else has yet or room for a frame in a memory; where its bytes are,
+    # and how many fit; and where those of the frame are.
+    cdef PyObject* _train
     cdef FrameBytes _room
     cdef FrameMemory _memory
+    cdef uint8_t* _start
+    cdef Py_ssize_t _train_bytes
+    cdef Py_ssize_t _train_frames
     cdef uint8_t* _buffer
     cdef readonly Py_ssize_t capacity
     cdef readonly Py_ssize_t size
@@ -157,22 +212,26 @@ cdef class FrameBuilder:
     def __cinit__(self, capacity, FrameMemory memory=None):
         cdef uint64_t most = C_FRAME_MAX if memory is None else min(C_FRAME_MAX, memory.frame_bytes_max)
         self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, most)
-        self._memory = memory
+        self._train_frames = frames_in_train(capacity)
+        self._train_bytes = self.capacity * self._train_frames
+        # There is room for single frames there.
+        self._memory = memory if self._train_frames == 1 else None
         self._reset()
 
     def __dealloc__(self):
-        Py_XDECREF(self._frame)
+        Py_XDECREF(self._train)
 
     cdef int _reset(self) except -1:
-        """Begin a frame where it will stay: in the memory, or in a `bytes` object that is cut to its size at the end."""
+        """Begin a train where it will stay: in the memory, or in a `bytes` object that is cut to its size at the end."""
         cdef FrameBytes room = self._memory.room() if self._memory is not None else None
         if room is None:
-            self._frame = raw_bytes(NULL, self.capacity)
-            self._buffer = <uint8_t*>raw_string(self._frame)
+            self._train = raw_bytes(NULL, self._train_bytes)
+            self._start = <uint8_t*>raw_string(self._train)
         else:
-            self._frame = NULL
-            self._buffer = room.start
+            self._train = NULL
+            self._start = room.start
         self._room = room
+        self._buffer = self._start
         self._begin()
         return 0
 
@@ -355,29 +414,33 @@ cdef class FrameBuilder:
             left -= C_RUN_HEADER
         return left if left >= 0 else -1
 
-    cdef object _finish(self, const Header* header, Py_ssize_t padded):
-        """Hand the frame over, and begin the next one."""
-        cdef PyObject* made
-        cdef bytes frame
-        cdef FrameBytes room = self._room
+    cdef void _end_frame(self, const Header* header, Py_ssize_t padded) noexcept:
         write_header(self._buffer, header, padded)
         memset(self._buffer + self.size, 0, padded - self.size)
-        if room is not None:
-            if padded < self._memory.frame_bytes_min:
-                frame = PyBytes_FromStringAndSize(<const char*>self._buffer, padded)
-                self._begin()
-                return frame
+
+    cdef object _hand_over(self, Py_ssize_t size):
+        """Hand over the first bytes of the train, all of its frames, and begin the next one."""
+        cdef PyObject* made
+        cdef object train
+        cdef FrameBytes room = self._room
+        if room is not None and size >= self._memory.frame_bytes_min:
             self._reset()
-            room.size = padded
+            room.size = size
             return room
-        made = self._frame
-        # First: where there is no memory for the next frame, this one is as it was.
-        self._reset()
-        if padded < self.capacity:
-            raw_resize(&made, padded)
-        frame = <bytes>made
-        Py_XDECREF(made)
-        return frame
+        if room is None and size >= self._train_bytes // 2:
+            made = self._train
+            # First: where there is no memory for the next train, this one is as it was.
+            self._reset()
+            if size < self._train_bytes:
+                raw_resize(&made, size)
+            train = <bytes>made
+            Py_XDECREF(made)
+            return train
+        # The buffer would stay too large.
+        train = PyBytes_FromStringAndSize(<const char*>self._start, size)
+        self._buffer = self._start
+        self._begin()
+        return train
 
     def seal(self, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch=0, pad_to=0):
         cdef Header header
@@ -385,18 +448,20 @@ cdef class FrameBuilder:
         read_header(
             &header, MESSAGE_MASK, True, kind, domain, sender, incarnation, region, view, sequence, sent_ns, key_epoch
         )
-        padded = <Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity)
-        return self._finish(&header, padded if padded > self.size else self.size)
+        padded = max(<Py_ssize_t>whole(pad_to, "pad_to", 0, self.capacity), self.size)
+        self._end_frame(&header, padded)
+        return self._hand_over(padded)
 
     def seal_parts(
         self, parts, begin_parts, cut_to_fill, frames_max, bytes_max,
         kind, domain, sender, incarnation, region, view, sequence, sent_ns,
     ):
         cdef Header header
-        cdef uint64_t begin, left, most, made = 0, stop
+        cdef uint64_t begin, left, most, made = 0
         cdef bint to_fill
-        cdef Py_ssize_t count, number, written = 0, room, size
-        cdef list frames = [], packed
+        cdef Py_ssize_t count, number, written = 0, room, size, frames = 0
+        cdef list trains = []
+        cdef Stops stops
         cdef tuple held
         cdef Part* known
         cdef Note* notes = NULL
@@ -428,8 +493,8 @@ cdef class FrameBuilder:
             begin_part(&at, known, count, 0)
             while at.part < count and at.index >= known[at.part].stop:
                 begin_part(&at, known, count, at.part + 1)
-            # No Python code runs in here, not even of a collector: nothing that it looks at is made. So lists stay as
-            # they are, and their objects with them.
+            # No Python code runs in here, not even of a collector: what is made are bytes, at which it does not look.
+            # So lists stay as they are, and their objects with them.
             while left and made < most and header.sequence <= C_SEQUENCE_MAX:
                 if not self.count and (at.part >= count or <uint64_t>at.part >= begin):
                     break
@@ -447,7 +512,7 @@ cdef class FrameBuilder:
                                 room *= 2
                                 notes = <Note*>grown(notes, room * sizeof(Note))
                             written += 1
-                        notes[written - 1].frame = len(frames)
+                        notes[written - 1].frame = frames
                         notes[written - 1].part = at.part
                         notes[written - 1].stop = at.index
                     if outcome == FINISHED:
@@ -470,17 +535,31 @@ cdef class FrameBuilder:
                     # Another follows.
                     size = self.capacity
                 made += <uint64_t>size
-                frames.append(self._finish(&header, size))
+                self._end_frame(&header, size)
+                self._buffer += size
+                self._begin()
                 header.sequence += 1
                 left -= 1
-            packed = [[] for _ in frames]
-            for number in range(written):
-                stop = known[notes[number].part].first + <uint64_t>notes[number].stop
-                (<list>packed[notes[number].frame]).append(((<tuple>held[notes[number].part])[0], stop))
+                frames += 1
+                if size < self.capacity or self._buffer - self._start == self._train_bytes:
+                    trains.append(self._hand_over(self._buffer - self._start))
+            if self._buffer > self._start:
+                trains.append(self._hand_over(self._buffer - self._start))
+            for number in range(len(trains)):
+                size = len(trains[number])
+                if size > self.capacity:
+                    trains[number] = Train(trains[number], (size + self.capacity - 1) // self.capacity, self.capacity)
+                else:
+                    trains[number] = Train(trains[number])
+            stops = stops_of(frames, notes, written, known)
         finally:
             free(known)
             free(notes)
-        return frames, packed, (at.part, at.index, at.cut), at.taken
+            if self._buffer > self._start:
+                # There was no memory: the frames that were sealed are gone, with what this call took.
+                self._buffer = self._start
+                self._begin()
+        return trains, stops, (at.part, at.index, at.cut), at.taken
 
     cdef Outcome _fill(self, const Part* part, Place* at, bint to_fill) noexcept:
         """Put in what fits of a part, from a place on that moves behind it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from vivum.wire import refusals
 from vivum.wire._arguments import bytes_of, require
-from vivum.wire._frames_twin import Frame, PackedRun, consecutive, split, take_runs
+from vivum.wire._frames_twin import Frame, PackedRun, consecutive, single_frames, split, split_trains, take_runs
 from vivum.wire._relabel_twin import relabel, resend
 from vivum.wire._window_twin import SequenceWindow, measure
 from vivum.wire.layout import (
@@ -39,6 +39,7 @@ from vivum.wire.layout import (
     WINDOW_MAX,
     WORTHWHILE_PART,
 )
+from vivum.wire.trains import Train, couple
 
 if TYPE_CHECKING:
     from vivum.wire._frame_bytes import FrameMemory
@@ -62,12 +63,15 @@ __all__ = [
     "FrameBuilder",
     "PackedRun",
     "SequenceWindow",
+    "Stops",
     "consecutive",
     "measure",
     "relabel",
     "resend",
     "seal_control",
+    "single_frames",
     "split",
+    "split_trains",
     "take_runs",
 ]
 
@@ -102,6 +106,28 @@ def _header(
     require(sent_ns, "sent_ns", 0, U64_MAX)
     require(key_epoch, "key_epoch", 0, U16_MAX)
     return HEADER.pack(VERSION, kind, length, domain, sender, incarnation, key_epoch, region, view, sequence, sent_ns)
+
+
+@final
+class Stops:
+    """Which messages end in which of the frames that were sealed together. Only `seal_parts` makes it."""
+
+    __slots__ = ("_endings", "frames")
+
+    frames: int
+    """How many frames there are."""
+
+    _endings: list[list[tuple[int, int]]]
+
+    def __init__(self) -> None:
+        raise refusals.made_by_seal_parts()
+
+    def between(self, start: int, stop: int) -> dict[int, int]:
+        """Return, for each group with messages in the frames `start <= n < stop`, where they end there.
+
+        That is one past the last message that is wholly in frames then. The first frame is number 0.
+        """
+        return {group: end for runs in self._endings[max(start, 0) : max(stop, 0)] for group, end in runs}
 
 
 @final
@@ -306,17 +332,17 @@ class FrameBuilder:
         view: int,
         sequence: int,
         sent_ns: int,
-    ) -> tuple[list[bytes], list[list[tuple[int, int]]], tuple[int, int, int], int]:
+    ) -> tuple[list[Train], Stops, tuple[int, int, int], int]:
         """Seal parts in turn into frames of rising `sequence`, the last of them partly filled if the parts end.
 
         What was appended before begins the first frame. A message that is larger than a frame is cut; with
         `cut_to_fill` also one that does not fit the rest of a frame, if its beginning fills an eighth of it. Then a
-        frame before another is padded too: they make a train (`wire.trains`).
+        frame before another is padded too: they make a train (`wire.trains`), which is one object.
 
         Make at most `frames_max` frames, none once they have `bytes_max` bytes, and begin none behind the first
-        `begin_parts` parts. Return the frames; for each the groups that are in it, with the number of the first message
-        that is not wholly in frames; where to go on: index of a part, of a message in it, and the bytes of it that are
-        in frames; and the bytes of messages that were taken from that part.
+        `begin_parts` parts. Return the frames as trains; which messages end where; where to go on: index of a part, of
+        a message in it, and the bytes of it that are in frames; and the bytes of messages that were taken from that
+        part.
 
         A message that is not bytes raises `TypeError` if it would be in the first frame, else it ends the run.
         """
@@ -365,7 +391,9 @@ class FrameBuilder:
             packed.append(runs)
             made += len(frames[-1])
             sequence += 1
-        return frames, packed, (number, index, cut), taken
+        stops = Stops.__new__(Stops)
+        stops.frames, stops._endings = len(frames), packed
+        return couple(frames, self._capacity), stops, (number, index, cut), taken
 
     def _fill(self, part: Part, index: int, cut: int, cut_to_fill: bool) -> tuple[bool, int, int, int]:
         """Put in what fits of a part; return whether the frame is full, where to go on, and the bytes taken."""

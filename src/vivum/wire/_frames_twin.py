@@ -41,11 +41,15 @@ _KIND_OF = {int(kind): kind for kind in Kind}
 
 @final
 class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One frame inside a received buffer, made and validated by `split`. Immutable; compared by identity."""
+    """One frame inside a received buffer, made and validated by `split`. Immutable; compared by identity.
+
+    Or several of a train, made by `split_trains`: then `count` says how many. They follow each other, were sealed at
+    the same time, and have the same length but for the last, which may be shorter.
+    """
 
     kind: Kind
     length: int
-    """Bytes of the whole frame, header and padding included."""
+    """Bytes of the whole frame, header and padding included; of several, of each but the last."""
 
     domain: int
     """Tag of the domain's name; the gate compares it."""
@@ -66,7 +70,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     """View of that region."""
 
     sequence: int
-    """Number of the frame in its stream."""
+    """Number of the frame in its stream; of several, of the first."""
 
     sent_ns: int
     """Sender's clock when the frame was sealed."""
@@ -77,6 +81,35 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     start: int
     """Offset of the frame in `data`."""
 
+    count: int
+    """How many frames there are."""
+
+    size: int
+    """Bytes of all of them."""
+
+    @property
+    def stop(self) -> int:
+        """One past the number of the last frame."""
+        return self.sequence + self.count
+
+    def part(self, start: int, stop: int) -> "Frame":
+        """Return the frames `start <= n < stop` of these, at least one, by their numbers."""
+        if not self.sequence <= start < stop <= self.stop:
+            raise refusals.no_part(start, stop)
+        return self if stop - start == self.count else self._part(start - self.sequence, stop - self.sequence)
+
+    def _part(self, first: int, end: int) -> "Frame":
+        size = min(end * self.length, self.size) - first * self.length
+        length = min(self.length, size)
+        sequence, start = self.sequence + first, self.start + first * self.length
+        return msgspec.structs.replace(
+            self, length=length, sequence=sequence, start=start, count=end - first, size=size
+        )
+
+    def cut(self) -> "list[Frame]":
+        """Return the frames one by one."""
+        return [self] if self.count == 1 else [self._part(number, number + 1) for number in range(self.count)]
+
     @property
     def body_start(self) -> int:
         """Offset of the body in `data`."""
@@ -85,7 +118,7 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def body_stop(self) -> int:
         """Offset of the first byte of `data` behind this frame."""
-        return self.start + self.length
+        return self.start + self.size
 
     @property
     def stream(self) -> tuple[int, int, int, int]:
@@ -101,19 +134,20 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
         runs: list[Run] = []
         if self.kind not in MESSAGE_KINDS:
             return runs
-        data, at, stop = self.data, self.body_start, self.body_stop
-        while stop - at >= RUN_HEADER_BYTES:
-            tag, first, count = RUN_HEADER.unpack_from(data, at)
-            if count == 0:
-                break
-            at += RUN_HEADER_BYTES
-            payloads = []
-            for _ in range(count):
-                size = data[at] | data[at + 1] << 8
-                at += LENGTH_BYTES
-                payloads.append(data[at : at + size])
-                at += size
-            runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
+        for frame in self.cut():
+            data, at, stop = frame.data, frame.body_start, frame.body_stop
+            while stop - at >= RUN_HEADER_BYTES:
+                tag, first, count = RUN_HEADER.unpack_from(data, at)
+                if count == 0:
+                    break
+                at += RUN_HEADER_BYTES
+                payloads = []
+                for _ in range(count):
+                    size = data[at] | data[at + 1] << 8
+                    at += LENGTH_BYTES
+                    payloads.append(data[at : at + size])
+                    at += size
+                runs.append((tag & GROUP_MAX, first, tag & _FLAGS, payloads))
         return runs
 
     def body(self) -> bytes:
@@ -125,9 +159,10 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.data[self.start : self.body_stop]
 
     def __repr__(self) -> str:
+        which = f"#{self.sequence}" if self.count < 2 else f"#{self.sequence} to #{self.stop - 1}"
         return (
-            f"Frame({self.kind.name} #{self.sequence} of {self.sender}.{self.incarnation}"
-            f" in region {self.region} view {self.view}, {self.length} bytes)"
+            f"Frame({self.kind.name} {which} of {self.sender}.{self.incarnation}"
+            f" in region {self.region} view {self.view}, {self.size} bytes)"
         )
 
 
@@ -205,14 +240,51 @@ def split(data: Buffer) -> list[Frame]:
                 sent_ns,
                 data,
                 at,
+                1,
+                length,
             )
         )
         at += length
     return frames
 
 
+def split_trains(data: Buffer) -> list[Frame]:
+    """Cut a received buffer as `split` does, but leave together what follows each other in a train.
+
+    So that nothing is done for each frame of it in Python; `Frame.cut` returns them one by one.
+    """
+    trains: list[Frame] = []
+    for frame in split(data):
+        train = trains[-1] if trains else None
+        if train is not None and frame.kind in MESSAGE_KINDS and _follows(train, frame):
+            trains[-1] = msgspec.structs.replace(train, count=train.count + 1, size=train.size + frame.length)
+        else:
+            trains.append(frame)
+    return trains
+
+
+def _follows(train: Frame, frame: Frame) -> bool:
+    """Return whether a frame is the next of a train: as its last, which was full, with the next number."""
+    is_alike = (frame.kind, frame.domain, frame.key_epoch, frame.stream, frame.sequence, frame.sent_ns) == (
+        train.kind,
+        train.domain,
+        train.key_epoch,
+        train.stream,
+        train.stop,
+        train.sent_ns,
+    )
+    return is_alike and frame.length <= train.length and train.size == train.count * train.length
+
+
+def single_frames(frames: list[Frame]) -> list[Frame]:
+    """Return the frames of a list one by one: the list itself, if none of it has several."""
+    if all(frame.count == 1 for frame in frames):
+        return frames
+    return [single for frame in frames for single in frame.cut()]
+
+
 def consecutive(frames: list[Frame], start: int = 0) -> int:
-    """Count the frames from index `start` on that follow each other in one stream, all of one kind; 0 past the end."""
+    """Count what follows each other in one stream from index `start` on, all of one kind; 0 past the end."""
     stop = len(frames)
     index = require(start, "start", 0, stop)
     if index == stop:
@@ -221,7 +293,7 @@ def consecutive(frames: list[Frame], start: int = 0) -> int:
     index += 1
     while index < stop:
         frame = frames[index]
-        if (frame.kind, frame.stream, frame.sequence) != (before.kind, before.stream, before.sequence + 1):
+        if (frame.kind, frame.stream, frame.sequence) != (before.kind, before.stream, before.stop):
             break
         before = frame
         index += 1
@@ -323,7 +395,7 @@ class _Taking:
     """The work of `take_runs`: the run under way, and those before it."""
 
     def __init__(self, frames: list[Frame], messages_max: int, packed: Set[int], joined_max: int) -> None:
-        self.frames = frames
+        frames = self.frames = single_frames(frames)
         self.found = [_behind_list(frame)[1] for frame in frames]
         self.messages_max, self.packed, self.joined_max = messages_max, packed, joined_max
         self.runs: list[tuple[int, int, int, int, list[bytes] | PackedRun]] = []
@@ -447,6 +519,8 @@ def take_runs(
 ) -> list[tuple[int, int, int, int, list[bytes] | PackedRun]]:
     """Take the messages of frames out, in runs, each with the index of its first frame before it.
 
+    Frames count one by one there, also those of a train.
+
     Runs are as `Frame.messages` gives them, but the list with which a SPREAD frame begins is left out. Where the first
     run of a frame goes on with the last of the frame before, both sealed at the same time, they are one, of no more
     than `messages_max` messages if it is of several. Messages of up to `joined_max` bytes that were cut between such
@@ -460,7 +534,7 @@ def take_runs(
     require(joined_max, "joined_max", 0, U64_MAX)
     taking = _Taking(frames, messages_max, packed, joined_max)
     at, is_begun = 0, False
-    while at < len(frames):
+    while at < len(taking.frames):
         at, is_begun = taking.take(at, is_begun)
     taking.end(0)
     return taking.runs

@@ -113,6 +113,17 @@ cdef class SequenceWindow:
             number += span
         return found
 
+    cdef void _set(self, uint64_t number, uint64_t limit) noexcept:
+        """Set the bits of `number <= n < limit` to 1, at most one turn of the ring."""
+        cdef uint64_t place, span
+        while number < limit:
+            place = number & self._mask
+            span = 64 - (place & 63)
+            if span > limit - number:
+                span = limit - number
+            self._words[place >> 6] |= (U64 if span == 64 else ((<uint64_t>1 << span) - 1)) << (place & 63)
+            number += span
+
     cdef void _advance(self) noexcept:
         """Move the prefix over what is already held behind it."""
         cdef uint64_t reached
@@ -145,6 +156,25 @@ cdef class SequenceWindow:
         if self._top > self.stop:
             self.stop = self._top
         return C_NEW
+
+    def add_run(self, first, stop):
+        cdef uint64_t number = whole(first, "first", 0, U64)
+        cdef uint64_t end = whole(stop, "stop", 0, U64)
+        if (
+            number < self._top or number < self.prefix or number >= end
+            or end - self.prefix > self.capacity or end > C_SEQUENCE_MAX
+        ):
+            return False
+        if number == self.prefix:
+            # Nothing is held.
+            self.prefix = end
+        else:
+            self.held += end - number
+            self._set(number, end)
+        self._top = end
+        if end > self.stop:
+            self.stop = end
+        return True
 
     def announce(self, stop):
         cdef uint64_t number

@@ -67,6 +67,21 @@ class SequenceWindow:
         self._stop = max(self._stop, sequence + 1)
         return NEW
 
+    def add_run(self, first: int, stop: int) -> bool:
+        """Note the frames `first <= n < stop` as received if all are beyond those that were, and within the window.
+
+        Otherwise return False and change nothing: they are for `add`, one by one.
+        """
+        require(first, "first", 0, U64_MAX)
+        require(stop, "stop", 0, U64_MAX)
+        top = self._held.bounds()[-1] if self._held else self._prefix
+        if not top <= first < stop or stop - self._prefix > self._capacity or stop > SEQUENCE_MAX:
+            return False
+        self._held.add_range(first, stop)
+        self._advance()
+        self._stop = max(self._stop, stop)
+        return True
+
     def announce(self, stop: int) -> None:
         """Note that the sender has come this far. Never lowers `stop`, and may raise it past the window.
 

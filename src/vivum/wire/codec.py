@@ -1,15 +1,14 @@
 """The codec in use: the compiled one, or its plain-Python twin where that was not built.
 
-`VIVUM_PURE=1` in the environment forces the twin, for tests and for suspicion. `COMPILED` tells which it is;
-`vivum doctor` shows it. What the names mean is told in `_codec_twin`, which also has the types of both.
+`COMPILED` tells which it is; `vivum doctor` shows it, and `vivum.uncompiled` how to choose. What the names mean is told
+in `_codec_twin`, which also has the types of both.
 """
 
-import os
 from typing import TYPE_CHECKING
 
 COMPILED = False
 
-if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING:
     from vivum.wire import _codec_twin as _chosen
 else:
     try:
@@ -37,17 +36,21 @@ Frame = _chosen.Frame
 FrameBuilder = _chosen.FrameBuilder
 PackedRun = _chosen.PackedRun
 SequenceWindow = _chosen.SequenceWindow
+Stops = _chosen.Stops
 consecutive = _chosen.consecutive
 take_runs = _chosen.take_runs
 measure = _chosen.measure
 relabel = _chosen.relabel
 resend = _chosen.resend
 seal_control = _chosen.seal_control
+single_frames = _chosen.single_frames
 split = _chosen.split
+split_trains = _chosen.split_trains
 
 Part = tuple[int, int, list[bytes], int, int]
 """Messages of a group for `seal_parts`: the group, the number of the first message of a list, the list, the index of
 the first message to seal, and how many bytes of that one are in frames already."""
 
 TakenRun = tuple[int, int, int, int, list[bytes] | PackedRun]
-"""A run of messages that `take_runs` gives: index of its first frame, group, sequence of the first, flags, payloads."""
+"""A run of messages that `take_runs` gives: index of its first frame, counted one by one, group, sequence of the
+first, flags, payloads."""

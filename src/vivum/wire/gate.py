@@ -16,7 +16,7 @@ from vivum.core.ids import Endpoint, Member
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
 from vivum.observe.trace import FrameDropped, Tracer
-from vivum.wire.codec import Frame, split
+from vivum.wire.codec import Frame, split_trains
 from vivum.wire.control import decode_control
 from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import kind_name
@@ -37,7 +37,7 @@ def domain_tag(name: str) -> int:
 class Gate:
     """Opens what a node receives, and refuses what it cannot accept."""
 
-    __slots__ = ("_limits", "_member", "counters", "domain", "trace")
+    __slots__ = ("_limits", "_member", "counters", "domain", "trace", "waited_ns")
 
     def __init__(
         self,
@@ -52,14 +52,19 @@ class Gate:
         self._member = member
         self._limits = limits
         self.trace = trace
+        # How long what is opened now had waited in this host's buffers.
+        self.waited_ns = 0
 
     def open(self, now_ns: int, source: Endpoint, data: bytes) -> list[Frame]:
-        """Cut a datagram, or several that the kernel joined, into frames of this domain; none if refused."""
+        """Cut a datagram, or several that the kernel joined, into frames of this domain; none if refused.
+
+        What follows each other in a train stays together.
+        """
         counters = self.counters
         counters.datagrams_received += 1
         counters.bytes_received += len(data)
         try:
-            frames = split(data)
+            frames = split_trains(data)
         except DecodeError as error:
             if isinstance(error, VersionError):
                 counters.frames_refused_version += 1
@@ -67,14 +72,15 @@ class Gate:
                 counters.frames_refused_decode += 1
             self._trace_drop(now_ns, source, kind_name(data), len(data), str(error))
             return []
-        domain = self.domain
+        domain, count = self.domain, 0
         for frame in frames:
+            count += frame.count
             if frame.domain != domain:
-                counters.frames_refused_domain += len(frames)
+                counters.frames_refused_domain += sum([each.count for each in frames])
                 cause = f"domain {frame.domain:08x}, ours is {domain:08x}"
                 self._trace_drop(now_ns, source, kind_name(data), len(data), cause)
                 return []
-        counters.frames_received += len(frames)
+        counters.frames_received += count
         return frames
 
     def decode(self, now_ns: int, source: Endpoint, frame: Frame) -> ControlMessage | None:

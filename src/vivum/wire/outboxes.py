@@ -11,14 +11,12 @@ from collections.abc import Sequence
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import GroupId
-from vivum.wire.codec import FrameBuilder, Part, measure
+from vivum.wire.codec import FrameBuilder, Part, Stops, measure
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
+from vivum.wire.trains import Train
 
 SPARE_MAX = 64
 """Empty outboxes that are kept: about as many as groups have messages in frames that are sealed together."""
-
-Packed = list[tuple[GroupId, int]]
-"""What is in a frame: for each group one past the last message that is wholly in frames now."""
 
 # Many full frames are in a chunk, whatever the size of messages, so that few runs of frames need two.
 _CHUNK_MESSAGES = 16_384
@@ -255,24 +253,27 @@ class Outboxes:
         bytes_max: int,
         header: tuple[int, ...],
         tail: Sequence[Part] = (),
-    ) -> tuple[list[bytes], list[Packed], int]:
-        """Seal frames of what waits; return them, what is in each, and their bytes of messages.
+    ) -> tuple[list[Train], list[Stops], int]:
+        """Seal frames of what waits; return them, which messages end where in them, and their bytes of messages.
 
         Make at most `frames_max` frames, and none once they have `bytes_max` bytes. The builder may have marks, with
         which the first frame begins. What is in `tail` follows the last message. The header is that of the first frame,
         all but its optional fields.
         """
-        frames, packed, taken, is_done = self._seal_run(builder, frames_max, bytes_max, header, tail)
-        left = bytes_max - sum(map(len, frames))
-        while not is_done and len(frames) < frames_max and left > 0:
+        trains, stops, taken, is_done = self._seal_run(builder, frames_max, bytes_max, header, tail)
+        if is_done:
+            return trains, [stops], taken
+        every, frames, left = [stops], stops.frames, bytes_max - _bytes_of(trains)
+        while not is_done and frames < frames_max and left > 0:
             *label, sequence, sent_ns = header
-            after = (*label, sequence + len(frames), sent_ns)
-            more, what, size, is_done = self._seal_run(builder, frames_max - len(frames), left, after, tail)
-            left -= sum(map(len, more))
-            frames += more
-            packed += what
+            after = (*label, sequence + frames, sent_ns)
+            more, stops, size, is_done = self._seal_run(builder, frames_max - frames, left, after, tail)
+            left -= _bytes_of(more)
+            frames += stops.frames
+            trains += more
+            every.append(stops)
             taken += size
-        return frames, packed, taken
+        return trains, every, taken
 
     def _seal_run(
         self,
@@ -281,14 +282,14 @@ class Outboxes:
         bytes_max: int,
         header: tuple[int, ...],
         tail: Sequence[Part],
-    ) -> tuple[list[bytes], list[Packed], int, bool]:
+    ) -> tuple[list[Train], Stops, int, bool]:
         """Seal frames as long as the order of groups is known before; return also whether nothing is left."""
         parts, begin_parts, frames_max = self._line_up(builder.capacity, frames_max, bytes_max, tail)
-        frames, packed, (last, index, cut), taken = builder.seal_parts(
+        trains, stops, (last, index, cut), taken = builder.seal_parts(
             parts, begin_parts, self._cut_to_fill, frames_max, bytes_max, *header
         )
-        if not frames:
-            return [], [], 0, True
+        if not trains:
+            return trains, stops, 0, True
         total = in_turn = 0
         ready, outboxes = self._ready, self._outboxes
         for _ in range(min(last, len(parts) - len(tail)) if tail else last):
@@ -315,7 +316,7 @@ class Outboxes:
                 # A message that takes many frames shares them with the other groups. One that was just begun does not:
                 # the next frame begins with its rest, so that few messages are open at receivers.
                 self._end_turn()
-        return frames, packed, total, not ready and last == len(parts)  # type: ignore[return-value]
+        return trains, stops, total, not ready and last == len(parts)
 
     def _line_up(
         self, capacity: int, frames_max: int, bytes_max: int, tail: Sequence[Part]
@@ -376,3 +377,7 @@ class Outboxes:
         self._turn_bytes += taken
         if self._cut_to_fill or len(self._ready) == 1 or self._turn_bytes >= turn_bytes_max:
             self._end_turn()
+
+
+def _bytes_of(trains: list[Train]) -> int:
+    return sum([len(train.data) for train in trains])

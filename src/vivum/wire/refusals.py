@@ -99,9 +99,19 @@ def made_by_split() -> TypeError:
     return TypeError("a Frame is made by split(), which validates it; there is no other way to make one")
 
 
+def no_part(start: object, stop: object) -> UsageError:
+    """Refuse to take frames out of others that do not have them."""
+    return UsageError(f"frames {start} to {stop} are not all here, or are none")
+
+
 def made_by_take_runs() -> TypeError:
     """Refuse to make a run of messages of which nobody knows where they are."""
     return TypeError("a PackedRun is made by take_runs(); there is no other way to make one")
+
+
+def made_by_seal_parts() -> TypeError:
+    """Refuse to tell of frames that were not sealed."""
+    return TypeError("Stops are made by seal_parts(); there is no other way to make them")
 
 
 def wrong_kind(kind: int, carries_messages: bool) -> UsageError:

@@ -65,12 +65,14 @@ class RateVote(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """What members say of the frames a second that they can take, all senders together.
 
     The lowest, the sum, and how many said anything; `allowed` is what the region decided last, carried down.
+    `buffer_bytes` is the smallest window that fits the receive buffer of a member, 0 if nobody told.
     """
 
     lowest: U64 = 0
     total: U64 = 0
     voices: U32 = 0
     allowed: U64 = 0
+    buffer_bytes: U64 = 0
 
 
 NO_VOTE = RateVote()
@@ -105,7 +107,8 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     """Reports a stream's state in a region to its sender: what is stable, what all lack, how fast to go.
 
     `incarnation` is the life of that sender; `stable`, `floor` and `confirmed` are as in `StreamRecord`; `sharers` is
-    how many send; `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
+    how many send, and `buffer_bytes` the smallest window that fits the buffer of a member, which these share, 0 if that
+    is not known; `beyond` are ranges above `stable` that every member has too, where such feedback is wanted.
     """
 
     incarnation: U16
@@ -116,6 +119,7 @@ class RegionReport(ControlMessage, frozen=True, tag=21):
     sharers: Annotated[int, msgspec.Meta(ge=1, le=U32_MAX)] = 1
     beyond: tuple[U64, ...] = ()
     confirmed: U64 = 0
+    buffer_bytes: U64 = 0
 
     def fault(self, limits: Limits) -> str | None:
         """Refuse what is not a set of ranges, and a floor above what is stable."""

@@ -27,9 +27,14 @@ class Train(msgspec.Struct, frozen=True, gc=False):
     """Bytes of each frame but the last; 0 where there is only one."""
 
 
+def frames_in_train(frame_bytes: int) -> int:
+    """Return how many frames of this size make the longest train."""
+    return max(1, min(TRAIN_BYTES_MAX // frame_bytes, TRAIN_FRAMES_MAX))
+
+
 def couple(frames: Sequence[bytes], frame_bytes: int) -> list[Train]:
     """Couple frames that follow each other; a train ends behind a frame that is not full."""
-    most = min(TRAIN_BYTES_MAX // frame_bytes, TRAIN_FRAMES_MAX)
+    most = frames_in_train(frame_bytes)
     if len(frames) == 1 or most < 2:
         return [Train(frame) for frame in frames]
     trains = []

@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from vivum.bench.namespaces import why_impossible
 from vivum.bench.peers import Row, median_row, ratios
+from vivum.bench.plain import plain_ratios
 from vivum.cli import main
 
 TIMEOUT_S = 90
+NO_HOSTS = why_impossible()
+"""Why this machine cannot have hosts of network namespaces."""
+
 KEYS = {
     "delivered_per_s_min",
     "delivered_per_s_mean",
@@ -90,6 +95,96 @@ def test_peers_compares_what_is_there_and_skips_the_rest_with_a_reason():
     assert compared["to_raw"] > 0
 
 
+@pytest.mark.slow
+def test_plain_compares_bytes_and_typed_messages_with_the_best_peer_and_loses_nothing():
+    result = result_of("plain", "--size", "100", "--seconds", "0.5", "--rounds", "1")
+    by_system = {row["system"]: row for row in result["results"]}
+    assert list(by_system) == ["pyzmq", "zenoh", "vivum", "vivum typed"]
+    for name in ("vivum", "vivum typed"):
+        row = by_system[name]
+        assert [row[key] for key in ("lost", "duplicated", "out_of_order")] == [0, 0, 0]
+        assert row["delivered_per_s_min"] > 0
+        assert row["cpu_ns_sender"] > 0
+    of_bytes, of_typed = result["ratios"]
+    assert (of_bytes["messages"], of_typed["messages"]) == ("bytes", "typed")
+    peers = [row["delivered_per_s_min"] for row in (by_system["pyzmq"], by_system["zenoh"]) if "skipped" not in row]
+    assert of_bytes["best_peer_per_s"] == (max(peers) if peers else None)
+
+
+def test_plain_ratios_are_to_the_best_peer_that_was_measured():
+    rows = [
+        Row("pyzmq", 100, 1, 50),
+        Row("zenoh", 100, 1, 100),
+        Row("vivum", 100, 1, 150),
+        Row("vivum typed", 100, 1, 70),
+    ]
+    assert [(each["best_peer"], each["to_best_peer"]) for each in plain_ratios(rows)] == [
+        ("zenoh", 1.5),
+        ("zenoh", 0.7),
+    ]
+    skipped = [Row(name, 100, 1, None, skipped="not installed") for name in ("pyzmq", "zenoh")]
+    assert [each["to_best_peer"] for each in plain_ratios([*skipped, *rows[2:]])] == [None, None]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_HOSTS), reason=NO_HOSTS or "possible")
+def test_peers_between_hosts_tells_when_the_rate_was_steady_and_the_longest_pause():
+    words = ("--hosts", "--size", "1000", "--receivers", "2", "--seconds", "0.5", "--buffer-bytes", "212992")
+    result = result_of("peers", *words, "--only", "vivum", "--only", "redis", "--only", "raw")
+    by_system = {row["system"]: row for row in result["results"]}
+    assert "not between hosts" in by_system["redis"]["skipped"]
+    for name in ("raw", "vivum"):
+        row = by_system[name]
+        assert row["delivered_per_s_min"] > 0
+        assert row["cpu_ns_sender"] > 0
+        assert 0 <= row["settled_s"] < 1.5
+        assert 0 < row["pause_s_max"] <= 0.5
+    assert [by_system["vivum"][key] for key in ("lost", "duplicated", "out_of_order")] == [0, 0, 0]
+    assert result["ratios"][0]["to_raw"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_HOSTS), reason=NO_HOSTS or "possible")
+def test_vivum_is_measured_between_hosts_without_multicast_too():
+    result = result_of("throughput", "--hosts", "--no-multicast", "--receivers", "2", "--seconds", "0.5")
+    assert (result["lost"], result["duplicated"], result["out_of_order"]) == (0, 0, 0)
+    assert result["delivered_per_s_min"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_HOSTS), reason=NO_HOSTS or "possible")
+def test_senders_share_a_link_without_loss_and_with_it():
+    result = result_of("link", "--rate", "250mbit", "--senders", "2", "--receivers", "2", "--seconds", "0.5")
+    assert (result["rate_mbit"], result["capacity_per_s"]) == (250, 29990)
+    for prefix in ("", "lossy_"):
+        # A node that got no processor for seconds may be dropped, but not in silence.
+        assert [result[prefix + key] for key in ("lost_in_silence", "duplicated", "out_of_order")] == [0, 0, 0]
+        assert 0 < result[prefix + "fraction"] < 1.1
+        assert len(result[prefix + "shares"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_HOSTS), reason=NO_HOSTS or "possible")
+def test_a_sleeper_gets_everything_or_is_told_and_the_healthy_get_everything():
+    words = ("--receivers", "3", "--buffer-bytes", "212992", "--every", "2", "--periods", "2")
+    result = result_of("sleeper", *words)
+    assert [result[key] for key in ("lost_in_silence", "duplicated", "out_of_order")] == [0, 0, 0]
+    assert (len(result["recovered_s"]), len(result["healthy_lives"])) == (2, 2)
+    assert 0 < result["sleeper_share"] <= 1
+    if result["sleeper_lives"] == 1:
+        assert result["sleeper_lost"] == 0
+
+
+@pytest.mark.parametrize("words", [["peers", "--hosts"], ["throughput", "--hosts"], ["link"], ["sleeper"]])
+def test_an_ordinary_user_is_told_in_one_sentence_that_hosts_need_root(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["bench", *words]) == 1
+    what = " ".join(words)
+    assert capsys.readouterr().err == f"vivum: error: bench {what} cannot run here: network namespaces need root\n"
+
+
 def test_ratios_are_to_the_best_peer_and_to_the_limit_of_the_same_cell():
     rows = [
         Row("raw", 100, 1, 1000),
@@ -106,14 +201,15 @@ def test_ratios_are_to_the_best_peer_and_to_the_limit_of_the_same_cell():
 
 def test_of_several_rounds_the_median_counts_and_whatever_went_wrong():
     rounds = [
-        Row("vivum", 100, 1, 300, lost=1, starved=0.1),
+        Row("vivum", 100, 1, 300, lost=1, starved=0.1, settled_s=0.5, pause_s_max=0.01),
         Row("vivum", 100, 1, None, skipped="failed: no memory"),
-        Row("vivum", 100, 1, 100, lost=2, starved=0.5),
-        Row("vivum", 100, 1, 200, out_of_order=3),
+        Row("vivum", 100, 1, 100, lost=2, starved=0.5, settled_s=0.1, pause_s_max=0.09),
+        Row("vivum", 100, 1, 200, out_of_order=3, settled_s=0.9),
     ]
     row = median_row(rounds)
     assert (row.per_s_min, row.lost, row.out_of_order, row.starved) == (200, 3, 3, 0.5)
     assert row.rates == (300, 0, 100, 200)
+    assert (row.settled_s, row.pause_s_max) == (0.5, 0.09)
     assert median_row(rounds[1:2]).skipped == "failed: no memory"
 
 
@@ -123,6 +219,7 @@ def test_of_several_rounds_the_median_counts_and_whatever_went_wrong():
         (["peers", "--only", "kafka"], "no system is called 'kafka'; there are raw, pyzmq"),
         (["throughput", "--stop-one", "1"], "--stop-one needs at least two receivers"),
         (["throughput", "--receivers", "2", "--stop-one", "1", "--seconds", "2"], "needs --seconds 3 or more"),
+        (["link", "--rate", "fast"], "--rate fast: write 100mbit"),
         (["throughput", "--set", "window_frames"], "write NAME=VALUE"),
         (["throughput", "--set", "no_such=1"], "no_such: unknown setting"),
         (["throughput", "--set", "window_frames=many"], "'many' is no whole number"),

@@ -16,6 +16,7 @@ TIMEOUT_S = 30.0
 
 # Tasks of workers, by module and name: this module is not importable there, the standard library is.
 ENDS = "vivum.bench.systems.raw_multicast:send"
+OPTIONS = {"domain": 7, "interface": "127.0.0.1", "size": 100}
 
 
 def is_running(pid: int) -> bool:
@@ -40,7 +41,7 @@ def gone(pid: int) -> bool:
 
 def test_workers_end_with_their_crew_and_stopped_ones_too():
     with Crew() as crew:
-        workers = [crew.start(f"worker {number}", ENDS, {"domain": 7, "size": 100}) for number in range(2)]
+        workers = [crew.start(f"worker {number}", ENDS, OPTIONS) for number in range(2)]
         for worker in workers:
             worker.hear("ready")
         os.kill(workers[1].process.pid, signal.SIGSTOP)
@@ -51,14 +52,14 @@ def test_workers_end_with_their_crew_and_stopped_ones_too():
 
 def test_a_worker_that_fails_is_named_with_its_last_words():
     with Crew() as crew:
-        worker = crew.start("sender", ENDS, {"domain": "no number", "size": 100})
+        worker = crew.start("sender", ENDS, {**OPTIONS, "domain": "no number"})
         with pytest.raises(HostError, match=r"process sender ended too early: TypeError"):
             worker.hear("ready")
 
 
 def test_a_worker_that_says_nothing_is_not_waited_for_for_ever():
     with Crew() as crew:
-        worker = crew.start("sender", ENDS, {"domain": 7, "size": 100})
+        worker = crew.start("sender", ENDS, OPTIONS)
         worker.hear("ready")
         with pytest.raises(HostError, match=r"did not tell 'sent' within 0\.05 s"):
             worker.hear("sent", 0.05)
@@ -78,7 +79,8 @@ PARENT = """
 import sys, time
 from vivum.bench.crew import Crew
 with Crew() as crew:
-    worker = crew.start("worker", "vivum.bench.systems.raw_multicast:send", {"domain": 7, "size": 100})
+    options = {"domain": 7, "interface": "127.0.0.1", "size": 100}
+    worker = crew.start("worker", "vivum.bench.systems.raw_multicast:send", options)
     worker.hear("ready")
     print(worker.process.pid, flush=True)
     time.sleep(60)

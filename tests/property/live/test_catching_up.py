@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import vivum
@@ -136,6 +136,12 @@ def check(seen: list[Got | MissedMessages], known: dict[Member, set[int]]) -> No
     st.lists(steps, max_size=30),
     st.lists(small, min_size=3, max_size=3),
     st.sampled_from([400, 1 << 20]),
+)
+@example(
+    # Copies are ahead of the live stream of one sender when the gap of another is told.
+    steps=[Copies(0, 0, 6), Copies(1, 0, 2), GoLive(), Live(1, 1, 1, True), Live(0, 0, 6, False)],
+    begins=[0, 0, 0],
+    bytes_max=1 << 20,
 )
 def test_each_message_comes_once_in_order_and_every_hole_is_told(
     left: tuple[NodeHandle, Seat], steps: list[object], begins: list[int], bytes_max: int

@@ -51,10 +51,11 @@ def histories(draw: st.DrawFn) -> list[TraceRecord]:
             )
         else:
             number = sent[life, group] = sent.get((life, group), 0) + 1
-            history.send(life, number, group=group)
+            view = draw(st.sampled_from([0, 0, 0, 1, 2]))
+            history.send(life, number, group=group, view=view)
             for receiver in LIVES:
                 if draw(st.integers(0, 3)):
-                    history.deliver(receiver, life, number, group=group)
+                    history.deliver(receiver, life, number, group=group, view=view)
                 else:
                     late.append((receiver, life, number, group))
     return history.records

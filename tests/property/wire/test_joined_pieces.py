@@ -11,6 +11,7 @@ from vivum.wire import _codec_twin, codec
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, RUN_HEADER_BYTES
+from vivum.wire.trains import address
 
 if not codec.COMPILED:
     pytest.skip("the compiled codec was not built, or VIVUM_PURE=1 is set", allow_module_level=True)
@@ -33,7 +34,8 @@ def cut_frames(draw):
             parts.append((group, numbers[group], payloads, 0, 0))
             numbers[group] += len(payloads)
         header = (Kind.DATA, 1, *SENDER, 5, 6, len(made), sent_ns)
-        made += builder.seal_parts(parts, len(parts), True, 9999, 1 << 20, *header)[0]
+        trains = builder.seal_parts(parts, len(parts), True, 9999, 1 << 20, *header)[0]
+        made += [piece.data for each in address(trains, [None]) for piece in each.cut()]
         sent_ns += draw(st.integers(0, 1))
     for at in draw(st.sets(st.integers(0, len(made) - 1), max_size=2)):
         made[at] = None
@@ -99,26 +101,28 @@ def test_joining_where_frames_are_taken_gives_what_joining_piece_by_piece_gives(
 @pytest.mark.parametrize("form", [_codec_twin, _codec])
 def test_frames_that_were_sealed_together_are_one_run_with_at_most_two_pieces(form):
     payloads = [bytes([number]) * 1000 for number in range(60)]
-    frames, packed, *_ = form.FrameBuilder(1472).seal_parts(
+    trains, stops, *_ = form.FrameBuilder(1472).seal_parts(
         [(1, 0, payloads, 0, 0)], 1, True, 99, 1 << 20, Kind.DATA, 1, *SENDER, 5, 6, 0, 9
     )
-    train = form.split(b"".join(frames))
+    (data,) = [train.data for train in trains]
+    train = form.split(data)
     assert form.take_runs(train, 1000, frozenset(), 1000) == [(0, 1, 0, 0, payloads)]
+    assert form.take_runs(form.split_trains(data), 1000, frozenset(), 1000) == [(0, 1, 0, 0, payloads)]
     # What the first and the last of these frames lack came before, and comes later.
     ((_, group, first, flags, run),) = form.take_runs(train[1:-1], 1000, frozenset(), 1000)
     assert (group, flags) == (1, codec.FLAG_CONTINUES | codec.FLAG_MORE)
     assert run[1:-1] == payloads[first + 1 : first + len(run) - 1]
     assert len(run) > 50
-    assert len(packed) == len(frames)
+    assert stops.frames == len(train) == trains[0].frames
 
 
 @pytest.mark.parametrize("form", [_codec_twin, _codec])
 def test_pieces_of_a_large_message_are_one_piece_for_the_joiner(form):
     payload = bytes(range(256)) * 400
-    frames = form.FrameBuilder(1472).seal_parts(
+    trains = form.FrameBuilder(1472).seal_parts(
         [(1, 0, [payload, b"x"], 0, 0)], 1, True, 99, 1 << 20, Kind.DATA, 1, *SENDER, 5, 6, 0, 9
     )[0]
-    train = form.split(b"".join(frames))
+    train = form.split(b"".join([train.data for train in trains]))
     third = len(train) // 3
     parts = [train[:third], train[third : 2 * third], train[2 * third :]]
     runs = [run for part in parts for run in form.take_runs(part, 1000, frozenset(), 1 << 20)]

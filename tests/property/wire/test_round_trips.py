@@ -16,6 +16,7 @@ from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.outboxes import Outboxes
+from vivum.wire.trains import address
 
 FORMS = [_codec_twin, codec] if codec.COMPILED else [_codec_twin]
 LABEL = (Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
@@ -62,10 +63,10 @@ def test_messages_of_any_size_are_cut_and_joined(form, puts, capacity, cut_to_fi
         waiting.put(group, len(sent[group]), payloads)
         sent[group] += payloads
         if waiting:
-            receive(form, seal(waiting, builder), joiner, got)
+            receive(form, seal(waiting, builder)[0], joiner, got)
     while waiting:
         # Both groups in one frame, each with whatever fragment it is at.
-        receive(form, seal(waiting, builder), joiner, got)
+        receive(form, seal(waiting, builder)[0], joiner, got)
     assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
     assert len(joiner.joins) == joiner.bytes_reserved == counters.joins_refused == 0
 
@@ -82,9 +83,9 @@ def test_each_frame_of_one_busy_group_is_one_run_and_sealing_tells_what_is_whole
     joiner = Joiner(Limits(), Counters())
     waiting.put(1, 0, payloads)
     while waiting:
-        (frame,), packed, _ = waiting.seal(builder, 1, 1, LABEL)
+        frame, ((ends,),), _ = seal(waiting, builder)
         assert len(receive(form, frame, joiner, got)) == 1
-        assert packed == [[(1, len(got[1]))]]
+        assert ends == {1: len(got[1])}
         if waiting and cut_to_fill:
             # A length, a total, and just not an eighth: less is left of a frame, if more waits. Or the next is short.
             assert capacity - len(frame) < capacity // 8 + 6
@@ -128,17 +129,19 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(form, puts,
             for waiting in both:
                 waiting.put(group, sent[group], payloads)
             sent[group] += len(payloads)
-        frames, packed, taken = together.seal(builder, frames_max, 1 << 30, LABEL)
+        trains, stops, taken = together.seal(builder, frames_max, 1 << 30, LABEL)
+        frames = [piece.data for each in address(trains, [None]) for piece in each.cut()]
         assert len(frames) <= frames_max
-        single = [alone.seal(builder, 1, 1, (*LABEL[:6], LABEL[6] + number, 7)) for number in range(len(frames))]
-        assert [(bare(form, frame), each) for (frame,), (each,), _ in single] == [
-            (bare(form, frame), each) for frame, each in zip(frames, packed, strict=True)
+        single = [seal(alone, builder, number) for number in range(len(frames))]
+        ends = [each for part in stops for each in by_frame(part)]
+        assert [(bare(form, frame), each) for frame, ((each,),), _ in single] == [
+            (bare(form, frame), each) for frame, each in zip(frames, ends, strict=True)
         ]
         assert sum(size for _, _, size in single) == taken
         assert [alone.pending_bytes(group) for group in sent] == [together.pending_bytes(group) for group in sent]
     while alone or together:
         # Both are at the same place, and go on alike.
-        assert alone.seal(builder, 1, 1, LABEL) == together.seal(builder, 1, 1, LABEL)
+        assert seal(alone, builder) == seal(together, builder)
 
 
 @given(
@@ -154,7 +157,7 @@ def test_what_is_not_in_a_lost_frame_comes_whole(sizes, capacity, cut_to_fill, l
     waiting.put(1, 0, payloads)
     touched, number = set(), 0
     while waiting:
-        frame = seal(waiting, builder)
+        frame, _, _ = seal(waiting, builder)
         if number in lost:
             for _, first, _, pieces in codec.split(frame)[0].messages():
                 touched |= set(range(first, first + len(pieces)))
@@ -164,9 +167,14 @@ def test_what_is_not_in_a_lost_frame_comes_whole(sizes, capacity, cut_to_fill, l
     assert got[1] == [(number, payload) for number, payload in enumerate(payloads) if number not in touched]
 
 
-def seal(waiting, builder):
-    (frame,), _, _ = waiting.seal(builder, 1, 1, LABEL)
-    return frame
+def seal(waiting, builder, number=0):
+    """Seal one frame; return it, what ends in it, and its bytes of messages."""
+    (train,), stops, taken = waiting.seal(builder, 1, 1, (*LABEL[:6], LABEL[6] + number, 7))
+    return train.data, list(map(by_frame, stops)), taken
+
+
+def by_frame(stops):
+    return [stops.between(number, number + 1) for number in range(stops.frames)]
 
 
 def receive(form, data, joiner, got):

@@ -16,10 +16,12 @@ from property.wire.wire_strategies import (
     outcome,
     split_outcome,
 )
+from vivum.core.errors import UsageError
 from vivum.wire import _codec_twin
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import FLAG_CONTINUES, FLAG_MORE, GROUP_MAX
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
+from vivum.wire.trains import address
 
 _codec = pytest.importorskip("vivum.wire._codec", reason="the compiled codec was not built")
 
@@ -146,6 +148,18 @@ LOOSE_PARTS = st.tuples(
 )
 
 
+def sealed(made):
+    """Turn what `seal_parts` gave into values that can be compared."""
+    if made[0] != "returned":
+        return made
+    trains, stops, place, taken = made[1]
+    return made[0], trains, by_frame(stops), stops.between(0, stops.frames), place, taken
+
+
+def by_frame(stops):
+    return [stops.between(number, number + 1) for number in range(stops.frames)]
+
+
 def sound(part):
     group, first, payloads, start, cut = part
     return group, first, payloads, start, min(cut, max(0, len(payloads[0]) - 1)) if payloads else 0
@@ -171,8 +185,8 @@ def test_sealing_parts_agrees(capacity, parts, begin, cut_to_fill, frames_max, b
     if mark is not None:
         for form in (twin, compiled):
             form.append(1, 1, mark)
-    made = outcome(twin.seal_parts, *arguments)
-    assert outcome(compiled.seal_parts, *arguments) == made
+    made = sealed(outcome(twin.seal_parts, *arguments))
+    assert sealed(outcome(compiled.seal_parts, *arguments)) == made
     assert (compiled.size, compiled.count) == (twin.size, twin.count)
     if made[0] != "returned":
         assert twin.count == (mark is not None), "a call that raises leaves the builder as it was"
@@ -184,8 +198,8 @@ def test_sealing_parts_agrees(capacity, parts, begin, cut_to_fill, frames_max, b
 def test_a_message_that_is_not_bytes_ends_the_run_or_raises_if_it_comes_first(form):
     builder, label = form.FrameBuilder(100), (1, 2, 3, 4, 5, 6, 7, 8)
     payloads = [bytes(40), bytes(5), bytearray(3)]
-    frames, packed, place, taken = builder.seal_parts([(1, 0, payloads, 0, 0)], 1, False, 9, 9999, *label)
-    assert (len(frames), packed, place, taken) == (1, [[(1, 1)]], (0, 1, 0), 40)
+    trains, stops, place, taken = builder.seal_parts([(1, 0, payloads, 0, 0)], 1, False, 9, 9999, *label)
+    assert (len(trains), by_frame(stops), place, taken) == (1, [{1: 1}], (0, 1, 0), 40)
     with pytest.raises(TypeError, match="payload must be bytes, not bytearray"):
         builder.seal_parts([(1, 0, payloads, 1, 0)], 1, False, 9, 9999, *label)
     assert builder.empty
@@ -206,18 +220,26 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(capacity, p
         place = together[2]
         for number in range(frames_max):
             made = builder.seal_parts(left, len(left), cut_to_fill, 1, 1 << 30, *label, 7 + number, 8)
-            frames += made[0]
-            packed += made[1]
+            frames += frames_of(made[0])
+            packed += by_frame(made[1])
             part, index, cut = made[2]
             place = (gone + part, index, cut)
             gone, left = gone + part, left[part:]
             if left:
                 left = [(*left[0][:3], index, cut), *left[1:]]
-        assert together[1:3] == (packed, place)
-        assert len(together[0]) == len(frames)
-        for one, many in zip(frames, together[0], strict=True):
+        assert (by_frame(together[1]), together[2]) == (packed, place)
+        for start in range(len(packed)):
+            ends = {}
+            for stop in range(start, len(packed)):
+                ends |= packed[stop]
+                assert together[1].between(start, stop + 1) == ends
+        for one, many in zip(frames, frames_of(together[0]), strict=True):
             assert many[:2] + many[4:] == one[:2] + one[4:] + bytes(len(many) - len(one))
             assert len(many) == len(one) or (cut_to_fill and len(many) == capacity), "padded: another follows"
+
+
+def frames_of(trains):
+    return [piece.data for each in address(trains, [None]) for piece in each.cut()]
 
 
 @st.composite
@@ -256,6 +278,71 @@ def test_taking_frames_together_agrees(buffers, start, messages_max):
         assert pieces(run[1:] for run in runs) == pieces(singles), "all messages, each once, in their order"
         assert all(len(run[4]) <= max(messages_max, most_messages(twin)) for run in runs)
         assert [run[:4] for run in runs] == beginnings(twin, messages_max)
+
+
+@st.composite
+def trains(draw):
+    """A buffer as the kernel joins it: frames of a stream, most of the same length, some of which do not follow."""
+    made, size, sequence, sent_ns = [], draw(st.integers(64, 120)), draw(st.sampled_from([0, 9, 2**64 - 8])), 7
+    for _ in range(draw(st.integers(1, 12))):
+        builder = _codec_twin.FrameBuilder(120)
+        builder.extend(draw(st.sampled_from([1, 1, 1, GROUP_MAX])), LIST_SEQUENCE, draw(st.lists(PAYLOADS, max_size=3)))
+        kind, length = (
+            draw(st.sampled_from([Kind.DATA] * 5 + [Kind.RESENT])),
+            draw(st.sampled_from([size] * 5 + [0, 120])),
+        )
+        label = (1, 2, draw(st.sampled_from([3] * 9 + [4])), 5, 6, min(sequence, 2**64 - 2), sent_ns)
+        made.append(builder.seal(kind, *label, draw(st.sampled_from([0] * 9 + [1])), length))
+        sequence += draw(st.sampled_from([1] * 9 + [0, 2]))
+        sent_ns += draw(st.sampled_from([0] * 9 + [1]))
+    if draw(st.booleans()):
+        made.insert(draw(st.integers(0, len(made))), _codec_twin.seal_control(Kind.ACK, 1, 2, 3, 5, 6, 0, 7, b"body"))
+    return b"".join(made)
+
+
+def looks(frame):
+    """All that a frame, or several of a train, tells."""
+    names = ("kind", "length", "size", "count", "domain", "sender", "incarnation", "key_epoch", "region", "view")
+    more = ("sequence", "stop", "sent_ns", "start", "body_start", "body_stop", "stream")
+    told = {name: getattr(frame, name) for name in (*names, *more)}
+    return told, frame.messages(), frame.body(), frame.to_bytes(), repr(frame)
+
+
+@settings(max_examples=400)
+@given(trains(), st.data())
+def test_trains_that_stay_together_are_their_frames(data, drawn):
+    twin, compiled = _codec_twin.split_trains(data), _codec.split_trains(data)
+    assert list(map(looks, compiled)) == list(map(looks, twin))
+    for form, joined in ((_codec_twin, twin), (_codec, compiled)):
+        singles = form.split(data)
+        assert list(map(looks, form.single_frames(joined))) == list(map(looks, singles))
+        assert form.single_frames(singles) is singles
+        assert form.take_runs(joined, 99, frozenset(), 999) == form.take_runs(singles, 99, frozenset(), 999)
+        at = 0
+        for train in joined:
+            bounds = st.integers(train.sequence - 1, train.stop + 1)
+            start, stop = drawn.draw(bounds), drawn.draw(bounds)
+            if train.sequence <= start < stop <= train.stop:
+                part = train.part(start, stop)
+                wanted = singles[at + start - train.sequence : at + stop - train.sequence]
+                assert list(map(looks, part.cut())) == list(map(looks, wanted))
+                assert (part.count, part.to_bytes()) == (stop - start, b"".join(each.to_bytes() for each in wanted))
+            else:
+                with pytest.raises(UsageError):
+                    train.part(start, stop)
+            at += train.count
+
+
+@settings(max_examples=200)
+@given(BUFFERS)
+def test_splitting_trains_refuses_what_splitting_refuses(data):
+    split = split_outcome(_codec_twin, data)
+    for form in (_codec_twin, _codec):
+        taken = outcome(form.split_trains, data)
+        if split[0] != "returned":
+            assert taken == split
+        else:
+            assert list(map(looks, form.single_frames(taken[1]))) == list(map(looks, form.split(data)))
 
 
 def pieces(runs):
@@ -367,8 +454,9 @@ def test_relabelling_anything_agrees(frame, region, view):
     st.one_of(st.integers(1, 200), ANY, WRONG),
     st.lists(
         st.tuples(
-            st.sampled_from(["add", "add", "add", "announce", "missing", "skip_to", "__contains__"]),
+            st.sampled_from(["add", "add", "add", "add_run", "announce", "missing", "skip_to", "__contains__"]),
             st.one_of(st.integers(0, 20), st.integers(0, 300), ANY, WRONG),
+            st.one_of(st.integers(0, 300), ANY, WRONG),
         ),
         max_size=40,
     ),
@@ -382,8 +470,9 @@ def test_windows_agree(first, capacity, steps):
         assert made == compiled
         return
     twin, compiled = made[1], compiled[1]
-    for name, number in steps:
-        assert outcome(getattr(compiled, name), number) == outcome(getattr(twin, name), number)
+    for name, number, stop in steps:
+        arguments = (number, stop) if name == "add_run" else (number,)
+        assert outcome(getattr(compiled, name), *arguments) == outcome(getattr(twin, name), *arguments)
         assert repr(compiled) == repr(twin)
 
 

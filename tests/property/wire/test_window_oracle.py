@@ -33,6 +33,15 @@ class Oracle:
         self.stop = max(self.stop, sequence + 1)
         return NEW
 
+    def add_run(self, first, stop):
+        above = {number for number in self.done if number >= self.prefix}
+        is_behind_all = first < stop and first >= max({self.prefix, *(number + 1 for number in above)})
+        if not is_behind_all or stop - self.prefix > self.capacity or stop > SEQUENCE_MAX:
+            return False
+        self.done.update(range(first, stop))
+        self.stop = max(self.stop, stop)
+        return True
+
     def announce(self, stop):
         self.stop = max(self.stop, stop)
 
@@ -59,7 +68,7 @@ class Oracle:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "add", "run", "missing", "announce", "skip_to"]),
+        st.sampled_from(["add", "add", "add", "add", "add_run", "add_run", "run", "missing", "announce", "skip_to"]),
         st.one_of(st.integers(0, 12), st.integers(0, 260)),
     ),
     max_size=60,
@@ -75,7 +84,12 @@ def test_a_window_does_what_a_set_would(form, first, capacity, steps):
     window, oracle = form.SequenceWindow(first, capacity), Oracle(first, capacity)
     for name, offset in steps:
         number = first + offset
-        if name == "run":
+        if name == "add_run":
+            # As many as the offset has, from behind the highest of all on or a little later or earlier.
+            start = oracle.stop + offset % 7 - 3
+            if start >= 0:
+                assert window.add_run(start, start + offset) == oracle.add_run(start, start + offset)
+        elif name == "run":
             # Many at once, so that the ring turns.
             for each in range(number, min(number + 70, SEQUENCE_MAX)):
                 assert window.add(each) == oracle.add(each)

@@ -2,7 +2,18 @@
 
 import pytest
 
-from vivum.bench.counting import CYCLE_MESSAGES_MIN, FULL_EVERY, NUMBER, Source, Tally, payload_cycle, resident_kb
+from vivum.bench.counting import (
+    CYCLE_MESSAGES_MIN,
+    FULL_EVERY,
+    NUMBER,
+    SLOT_S,
+    Source,
+    Tally,
+    Timeline,
+    payload_cycle,
+    resident_kb,
+    settled_s,
+)
 
 SIZE = 1000
 
@@ -111,3 +122,60 @@ def test_after_a_loss_that_was_told_of_the_next_message_counts_as_the_next() -> 
     tally.skip(late)
     tally.take(late)
     assert (tally.received, tally.duplicated, tally.out_of_order, tally.missing) == (15, 0, 0, 0)
+
+
+def test_slots_are_from_the_beginning_on_and_one_begins_with_the_window() -> None:
+    timeline = Timeline(began=9.95, start=10.0, stop=10.1)
+    for now in (9.94, 9.95, 9.999, 10.0, 10.05, 10.0999, 10.1):
+        timeline.take(now, 10)
+    assert timeline.slots_before == 3
+    assert timeline.slots == [20, 0, 10, 10, 0, 10, 0, 10]
+    assert timeline.by_group == [30]
+
+
+def test_messages_inside_the_window_count_by_group() -> None:
+    timeline = Timeline(began=0.0, start=1.0, stop=2.0, groups=2)
+    for now, group in ((0.5, 0), (1.5, 0), (1.5, 1), (1.6, 1), (2.5, 1)):
+        timeline.take(now, 100, group)
+    assert timeline.by_group == [100, 200]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "longest_s"),
+    [
+        ([0.5, 1.75], 0.75),  # what came before the window ends no pause in it
+        ([1.25, 1.5, 3.5], 0.5),  # only the part in the window counts
+        ([1.25, 1.5], 0.5),  # nothing more came
+        ([], 1.0),
+    ],
+)
+def test_pauses_count_as_far_as_they_lie_in_the_window(arrivals: list[float], longest_s: float) -> None:
+    timeline = Timeline(began=0.0, start=1.0, stop=2.0)
+    for now in arrivals:
+        timeline.take(now, 1)
+    timeline.end_pause(9.0)
+    assert timeline.longest_pause_s == longest_s
+
+
+def slots_of(before: list[int], window: list[int], first_sent_s: float) -> float | None:
+    return settled_s([*before, *window], len(before), first_sent_s)
+
+
+def test_a_rate_that_is_steady_from_the_first_slot_is_settled_at_once() -> None:
+    assert slots_of([0, *[100] * 49], [100] * 100, -49 * SLOT_S) == pytest.approx(0.0)
+
+
+def test_a_rate_settles_where_it_first_has_80_percent_of_that_of_the_second_half_of_the_window() -> None:
+    before = [0, 0, *[10] * 30, *[60] * 18]
+    window = [60] * 10 + [80] * 40 + [100] * 50
+    # First sent with the third slot: 48 slots before the window, and 10 in it, are below.
+    assert slots_of(before, window, -48 * SLOT_S) == pytest.approx(58 * SLOT_S)
+
+
+def test_a_first_burst_is_no_rate() -> None:
+    assert slots_of([350, *[0] * 49], [100] * 100, -50 * SLOT_S) == pytest.approx(49 * SLOT_S, abs=2 * SLOT_S)
+
+
+def test_who_gets_nothing_in_the_second_half_of_the_window_has_no_steady_rate() -> None:
+    assert slots_of([100] * 50, [100] * 50 + [0] * 50, -1.0) is None
+    assert slots_of([], [0, 0], -1.0) is None

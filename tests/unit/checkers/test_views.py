@@ -93,6 +93,24 @@ def test_the_life_that_has_less_may_come_first() -> None:
     )
 
 
+def test_views_of_two_senders_lives_and_groups_are_not_compared_and_view_0_may_come_at_any_time() -> None:
+    history = History()
+    for group in (1, 2):
+        for view in (1, 2):
+            history.view("3.1", view, "3.1", group=group)
+    history.deliver("3.1", "1.1", 1, view=2)
+    history.deliver("3.1", "1.1", 2)
+    history.deliver("3.1", "1.1", 3, view=2)
+    history.deliver("3.1", "2.1", 1, view=1)
+    history.deliver("3.1", "1.2", 1, view=1)
+    history.deliver("3.1", "1.1", 1, view=1, group=2)
+    assert _what(history, "views_first") == []
+    history.deliver("3.1", "1.1", 4, view=1)
+    assert _what(history, "views_first") == [
+        "3.1 delivered message 4 of 1.1 in group 1 of view 1 after one of view 2 of the same sender"
+    ]
+
+
 def _oracle(records: list[TraceRecord]) -> bool:
     """Cut each life's records into views, then compare every pair of lives that made the same step."""
     steps: dict[tuple[int, int], list[set[tuple[int, ...]]]] = defaultdict(list)

@@ -20,6 +20,7 @@ from vivum.core.errors import UsageError
         ({"name": "\udcff"}, "name '\\udcff' is not text that can be sent"),
         ({"name": "x" * 256}, "has 256 characters, over 255"),
         ({"domain": "\udcff"}, "domain '\\udcff' is not text that can be sent"),
+        ({"interface": "::1"}, "interface ::1: Vivum speaks IPv4 only"),
         ({"interface": "\udcff"}, "'\\udcff' is not an IPv4 address"),
         ({"interface": "127.0.0.1\0"}, "is not an IPv4 address"),
         ({"seeds": ["127.0.0.1:²"]}, "seed '127.0.0.1:²' is not host:port"),

@@ -165,6 +165,7 @@ def test_a_node_that_cannot_open_its_port_leaves_no_thread_of_its_trace(tmp_path
     run_alone(program)
 
 
+@pytest.mark.plain
 def test_who_reads_sends_or_waits_is_told_of_a_fault_in_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_timer(_self: QsmMachine, _now_ns: int) -> None:
         raise ArithmeticError("a bug of ours")

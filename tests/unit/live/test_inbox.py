@@ -110,3 +110,26 @@ def test_errors_are_bounded_as_messages_are_and_none_is_forgotten() -> None:
     assert sum(each.count or 0 for each in told) == inbox.missed == 2000
     assert str(told[-1]) == "gap 999"
     assert inbox.size == 0
+
+
+def test_the_view_that_a_reader_begins_with_comes_before_the_messages_that_wait():
+    # Found by chaos between hosts: messages that came between `enter` and `with_views` were read before any view.
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.put(delivery(b"sent in view 1"))
+    inbox.begin_views(TopicView("/a", 1, (), (), ()))
+    assert isinstance(inbox.take(), TopicView)
+    assert isinstance(inbox.take(), Delivery)
+    assert inbox.size == 0
+
+
+def test_what_waits_of_an_earlier_life_stays_before_the_view_that_a_reader_begins_with():
+    inbox = Inbox("/a", 10_000, drops_oldest=False)
+    inbox.put(delivery(b"of the first life"))
+    inbox.interrupt(MissedMessages("a life ended", None))
+    inbox.put(delivery(b"of the second"))
+    inbox.begin_views(TopicView("/a", 2, (), (), ()))
+    assert isinstance(inbox.take(), Delivery)
+    with pytest.raises(MissedMessages):
+        inbox.take()
+    assert isinstance(inbox.take(), TopicView)
+    assert isinstance(inbox.take(), Delivery)

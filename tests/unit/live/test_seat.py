@@ -27,10 +27,11 @@ class AcceptingHost:
         self.before = 0
         self._numbers: dict[tuple[Member, GroupId], int] = {}
 
-    def send(self, command: SendMessages) -> None:
+    def send(self, command: SendMessages) -> bool:
         self.sent.append(command)
         key = (self.member, command.group)
         self._numbers[key] = self._numbers.get(key, self.before) + len(command.payloads)
+        return False
 
     def next_sequence(self, group: GroupId) -> int:
         return self._numbers.get((self.member, group), self.before)

@@ -76,17 +76,32 @@ def test_who_wants_another_life_keeps_the_one_it_has_until_there_is_a_service():
     net.kill_service()
     for _ in range(30):
         for client in clients:
-            client.start_over()
+            client.start_over(net.now_ns)
         net.run_for(100 * MILLISECOND)
     assert [client.member for client in clients] == before
     for _ in range(100):
         for client, old in zip(clients, before, strict=True):
             if client.member == old:
-                client.start_over()
+                client.start_over(net.now_ns)
         net.run_for(100 * MILLISECOND)
     net.run_for(10 * SECOND)
     assert_one_service(net, clients)
     assert not {client.member for client in clients} & {None, *before}
+
+
+@pytest.mark.parametrize(("age_s", "within_ms", "begins_anew"), [(5, 50, True), (1, 50, False), (1, 4000, True)])
+def test_a_life_of_some_age_ends_at_once_and_a_young_one_with_the_next_word_of_the_service(
+    age_s: int, within_ms: int, begins_anew: bool
+):
+    # It asked for a sign of life by a word that the service does not answer, and waited for a keepalive every time.
+    net, _ = standing_net()
+    net.run_for(age_s * SECOND)
+    client = net.add("h9", wanted=9)
+    net.run_for(age_s * SECOND)
+    before = client.member
+    client.start_over(net.now_ns)
+    net.run_for(within_ms * MILLISECOND)
+    assert (client.member != before) is begins_anew
 
 
 def test_the_take_over_is_done_within_a_stated_time():

@@ -53,6 +53,25 @@ def test_a_message_and_its_answer_leave_and_are_heard_before_frames_are_made(wir
         assert parts.counters.messages_stable == parts.counters.messages_accepted == 4
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_node_takes_as_much_as_it_says_that_it_has_room_for(wire: Wire, seed: int) -> None:
+    random, node = Random(seed), next(iter(wire.members.values())).node
+    assert node.room_bytes(GroupId(99)) == 0
+    is_full = False
+    for _ in range(200):
+        room = node.room_bytes(GROUP)
+        if room:
+            node.submit(
+                wire.now_ns, SendMessages(GROUP, [bytes(min(room, random.choice((1, 60_000, room // 2, room))))])
+            )
+        else:
+            is_full = True
+            with pytest.raises(NotNowError):
+                node.submit(wire.now_ns, SendMessages(GROUP, [b"x"]))
+            wire.advance(100_000_000)
+    assert is_full
+
+
 def test_messages_by_both_ways_are_numbered_and_delivered_in_their_order(wire: Wire) -> None:
     (here, first), (there, second) = wire.members.items()
     wire.delivered[there].clear()

@@ -118,8 +118,9 @@ def test_a_group_with_much_to_send_does_not_starve_another() -> None:
     assert order.index(other) < 5
 
 
-def test_a_large_message_of_which_a_part_is_lost_is_passed_over() -> None:
+def test_a_large_message_of_which_a_part_is_lost_is_passed_over_and_told_with_its_last_part() -> None:
     wire, sender, receiver = begin()
+    send(wire, sender, [b"0"])
     seen = 0
 
     def lose_second(sent: Sent) -> Sent:
@@ -133,9 +134,29 @@ def test_a_large_message_of_which_a_part_is_lost_is_passed_over() -> None:
 
     wire.fate = only_messages(lose_second)
     send(wire, sender, [bytes(10_000)])
+    gaps = [each for each in wire.events[receiver] if isinstance(each, GapReported)]
+    assert [(each.first, each.stop) for each in gaps] == [(1, 2)]
     wire.fate = lambda sent: sent
+    send(wire, sender, [b"next", bytes(10_000)])
+    assert got(wire, receiver) == [(0, b"0"), (2, b"next"), (3, bytes(10_000))]
+    assert wire.events[receiver].count(gaps[0]) == 1
+    assert [each for each in wire.events[receiver] if isinstance(each, GapReported)] == gaps
+
+
+def test_who_first_hears_the_middle_of_a_message_is_told_of_no_gap() -> None:
+    wire, sender, receiver = begin()
+    lost: Sent = []
+
+    def lose_first(sent: Sent) -> Sent:
+        if sent and not lost:
+            lost.append(sent.pop(0))
+        return sent
+
+    wire.fate = only_messages(lose_first)
+    send(wire, sender, [bytes(10_000)])
     send(wire, sender, [b"next"])
     assert got(wire, receiver) == [(1, b"next")]
+    assert not [each for each in wire.events[receiver] if isinstance(each, GapReported)]
 
 
 def test_a_stranger_is_refused_and_counted() -> None:

@@ -25,17 +25,22 @@ CHANNEL = Channel(65_000)
 FAST = 0
 """A rate without limit."""
 
+OPEN = 1 << 20
+"""A window that need not open first."""
+
 
 class Desk:
     """A sender with streams into some regions, and what it sent."""
 
-    def __init__(self, regions: int = 3, **settings: Any) -> None:
+    def __init__(self, regions: int = 3, rate: int = FAST, **settings: Any) -> None:
         self.counters = Counters()
-        self.settings = QsmSettings(**{"rate_initial": FAST, **settings})
+        self.settings = QsmSettings(window_initial_frames=OPEN, **settings)
         self.effects: list[Effect] = []
         self.sending = Sender(self.settings, Limits(), self.counters, self.effects)
         self.streams = tuple(self.open(region) for region in range(1, regions + 1))
         self.frames: list[tuple[object, Frame]] = []
+        for stream in self.streams:
+            stream.pacer.set_rate(rate)
 
     def open(self, region: int, view: int = 1) -> RegionSender:
         return self.sending.open(config(region, view), (Channel(region),))
@@ -265,7 +270,7 @@ def test_a_frame_waits_until_all_windows_have_room_and_busy_streams_leave_it_a_p
 
 
 def test_streams_that_are_busy_at_different_times_do_not_keep_a_frame_for_both_waiting() -> None:
-    desk = Desk(regions=2, rate_initial=1000, pacing_slack_ns=0)
+    desk = Desk(regions=2, rate=1000, pacing_slack_ns=0)
     one, two = desk.streams
     now_ns, step_ns = 1_000_000_000, 500_000
     for number in range(80):
@@ -284,7 +289,7 @@ def test_streams_that_are_busy_at_different_times_do_not_keep_a_frame_for_both_w
 
 
 def test_what_is_paced_tells_when_it_goes_on() -> None:
-    desk = Desk(rate_initial=1000, pacing_slack_ns=0)
+    desk = Desk(rate=1000, pacing_slack_ns=0)
     desk.send([b"a"])
     now_ns = 1_000_000_000
     assert desk.run(now_ns) == [], "each stream has just sent its first frame"

@@ -31,7 +31,7 @@ def test_what_is_sent_cached_and_held_is_added_up_and_forgotten() -> None:
     assert held.sent_bytes == sum(frame.length for frame in sealed)
     assert held.cached_bytes == held.held_bytes > 0
     assert held.total_bytes == 7 + held.sent_bytes + 2 * held.held_bytes
-    sender.on_report(RegionReport(1, len(sealed), len(sealed), (), 0, confirmed=len(sealed)))
+    sender.on_report(0, RegionReport(1, len(sealed), len(sealed), (), 0, confirmed=len(sealed)))
     assert measure_memory(0, [sender], []).total_bytes == 0
 
 

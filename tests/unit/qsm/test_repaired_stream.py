@@ -91,7 +91,7 @@ def test_a_holder_serves_what_it_holds_down_to_the_floor_and_no_more_than_it_may
     assert [frame.sequence for frame in stream.serve((3, 6, 9, 11), 2)] == [3, 4]
     stream.on_status(20, False, 20, 5)
     assert [frame.sequence for frame in stream.serve((3, 6), 64)] == [5]
-    assert min(stream.cache) == 5
+    assert stream.cache.numbers[0] == 5
 
 
 def test_who_is_no_holder_of_a_frame_does_not_keep_it() -> None:
@@ -127,3 +127,55 @@ def test_a_request_is_for_the_lowest_frames_and_for_no_more_than_was_said() -> N
     assert (wanted.bounds(), lost) == ([1, 6], 27)
     # Lost once, however often it is asked for.
     assert stream.request(2 * MS, RangeSet([(1, 6)]), 64, 5)[1] == 0
+
+
+def wake_behind(missed: int, **settings: Any) -> tuple[RepairedStream, list[Any]]:
+    """Make what a node has that woke at 10 s, and whose socket was full: the others are so many frames ahead."""
+    stream, frames = make_receiver(cache_frames_max=200, asked_frames_max=1, **settings), frames_of(400)
+    assert not stream.is_beyond_help(10 * SECOND)
+    stream.on_status(missed, False, missed, 0)
+    ask(stream, 10 * SECOND + 30 * MS)
+    return stream, frames
+
+
+def go_on(stream: RepairedStream, frames: list[Any], repaired: int, sent: int, at: int) -> bool:
+    """Let repairs and new frames come; return whether the node gives up."""
+    stop = stream.window.stop
+    give(stream, frames, *range(stream.window.prefix, stream.window.prefix + repaired), at=at)
+    give(stream, frames, *range(stop, stop + sent), at=at)
+    stream.on_status(stop + sent, False, stop + sent, 0)
+    ask(stream, at)
+    return stream.is_beyond_help(at)
+
+
+def test_who_slept_and_catches_up_before_caches_forget_goes_on() -> None:
+    stream, frames = wake_behind(80)
+    for turn in range(1, 5):
+        assert not go_on(stream, frames, 20, 30, 10 * SECOND + (30 + 100 * turn) * MS)
+    assert stream.window.prefix == stream.window.stop
+
+
+def test_who_slept_and_will_not_catch_up_in_time_starts_over_at_once() -> None:
+    stream, frames = wake_behind(80)
+    # 76 are missing: at this pace that takes 1.9 s more, in which the others send 570.
+    assert go_on(stream, frames, 4, 30, 10 * SECOND + 130 * MS)
+
+
+def test_it_is_not_judged_before_repairs_can_have_come() -> None:
+    stream, frames = wake_behind(80)
+    assert not go_on(stream, frames, 0, 12, 10 * SECOND + 70 * MS)
+
+
+def test_who_slept_starts_over_when_caches_have_forgotten_what_it_lacks() -> None:
+    stream, _ = wake_behind(80)
+    stream.on_status(84, False, 84, 6)
+    assert stream.is_beyond_help(10 * SECOND + 40 * MS)
+
+
+def test_who_did_not_sleep_is_not_judged_by_its_pace() -> None:
+    stream, frames = make_receiver(cache_frames_max=200), frames_of(400)
+    for turn in range(100):
+        assert not stream.is_beyond_help(turn * 100 * MS)
+    stream.on_status(80, False, 80, 0)
+    for turn in range(100, 110):
+        assert not go_on(stream, frames, 1, 30, turn * 100 * MS)

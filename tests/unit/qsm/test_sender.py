@@ -13,7 +13,7 @@ from vivum.wire.tokens import RegionReport
 
 def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_numbers() -> None:
     """Ours, seed 67: it began with frame 0 again, and receivers took its frames for old ones."""
-    sending = Sender(QsmSettings(rate_initial=0), Limits(), Counters(), [])
+    sending = Sender(QsmSettings(), Limits(), Counters(), [])
     stream = sending.open(config(1, 1), (Channel(1),))
     sending.accept(ONE, [b"a"], 1, (stream,), ViewNumber(1))
     datagrams: list[Datagram] = []
@@ -34,7 +34,7 @@ def test_a_stream_into_a_view_that_concerns_the_sender_again_goes_on_with_its_nu
 def test_a_message_whose_only_region_was_given_up_is_reported_as_failed_and_not_confirmed_as_well() -> None:
     counters = Counters()
     effects: list[Effect] = []
-    sending = Sender(QsmSettings(rate_initial=0), Limits(), counters, effects)
+    sending = Sender(QsmSettings(), Limits(), counters, effects)
     stream = sending.open(config(1, 1), (Channel(1),))
     sending.accept(ONE, [b"a", b"b"], 2, (stream,), ViewNumber(1))
     sending.make_data(0, 1, ALICE, [], 1 << 20)

@@ -251,7 +251,7 @@ def test_one_that_paused_for_a_moment_and_is_no_faster_than_the_others_gets_back
     assert race.run(SECOND, 1.0) > 0.95
 
 
-def test_while_the_rate_has_yet_to_grow_one_that_holds_up_the_others_is_put_behind_at_any_pace() -> None:
+def test_while_a_rate_that_others_did_not_find_too_high_holds_all_back_the_last_is_put_behind_at_any_pace() -> None:
     verdict = StreamStability()
     for number in range(60):
         verdict.decide(number * 2 * MILLISECOND, said(10 * number, runner_up=900), SETTINGS, False)

@@ -25,7 +25,7 @@ from vivum.core.machine import (
 from vivum.protocols.commands import SendConfirmed
 from vivum.runtime import driver as driver_module
 from vivum.runtime.driver import LOOK_NS, POLLING_DELAY_NS_MAX, ROOM_BYTES, UNTURNED_NS, Driver, State
-from vivum.runtime.polling import SHORT_WAITS
+from vivum.runtime.polling import PROVEN_POLLS, SHORT_WAITS
 from vivum.runtime.port import Arrived
 from vivum.wire.kinds import Kind
 
@@ -107,6 +107,7 @@ class FakePort:
     """A network in the hands of the test. What is called is written down in `log`."""
 
     endpoint = Endpoint("me", 1)
+    waited_ns = 0
 
     def __init__(self, loop: Loop, log: list[object]) -> None:
         self.loop, self.log = loop, log
@@ -204,7 +205,7 @@ class Player:
         self.deadline_ns: int | None = None
         self.spoken = 0
 
-    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]], waited_ns: int = 0) -> None:
         self.log.append(("heard", *[data for _, data in arrived]))
         for _, data in arrived:
             self.caused += self.answers.get(data, ())
@@ -616,6 +617,56 @@ def test_a_message_behind_a_command_waits_for_its_effects(stage: Stage) -> None:
     assert stage.log == [delivery(1), own(0), b"behind"]
 
 
+def collecting(stage: Stage) -> None:
+    """Let a run be collected behind two messages."""
+
+    def hand_over() -> None:
+        stage.log.append("handed over")
+        stage.driver.submit(Say(b"run"))
+
+    assert not stage.driver.send(Say(b"1"))
+    assert stage.driver.send(Say(b"2"))
+    stage.driver.collect(hand_over)
+    stage.log.clear()
+
+
+def test_what_is_collected_shares_the_frame_of_its_turn_and_comes_before_later_messages(stage: Stage) -> None:
+    collecting(stage)
+    stage.driver.send(Say(b"later"))
+    assert stage.log == ["handed over"]
+    stage.loop.run()
+    assert stage.log[-1] == b"2+run+later"
+    collecting(stage)
+    stage.loop.run()
+    assert stage.log.count("handed over") == 1
+    assert stage.log[-1] == b"2+run"
+
+
+def test_what_is_collected_is_handed_over_before_the_node_hears_anything_or_its_timer_fires(stage: Stage) -> None:
+    collecting(stage)
+    stage.port.arrive(b"x")
+    assert [each for each in stage.log if each == "handed over" or isinstance(each, tuple)] == [
+        "handed over",
+        ("heard", b"x"),
+    ]
+    stage.loop.run()
+    stage.node.deadline_ns = stage.loop.now_ns + 1000
+    stage.do(delivery(1))
+    collecting(stage)
+    stage.loop.now_ns += 1000
+    stage.driver._on_timer()
+    assert stage.log[0] == "handed over"
+    assert isinstance(stage.log[1], tuple)
+
+
+def test_a_closed_driver_asks_for_nothing_that_was_collected(stage: Stage) -> None:
+    collecting(stage)
+    stage.driver.close()
+    stage.driver.end_run()
+    stage.loop.run()
+    assert "handed over" not in stage.log
+
+
 # Backlog.
 
 
@@ -703,6 +754,20 @@ def test_a_driver_polls_after_short_waits_answers_and_is_idle_when_nothing_comes
     assert stage.driver.state is State.SETTLING
     loop.run()
     assert stage.log[-1] == delivery(5)
+
+
+def test_until_polls_have_proved_useful_the_peer_may_run_on_this_processor(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_way: list[int] = []
+    monkeypatch.setattr("os.sched_yield", lambda: given_way.append(loop.now_ns))
+    stage = polling_stage(loop)
+    for found in range(PROVEN_POLLS + 10):
+        assert bool(given_way) == (0 < found <= PROVEN_POLLS), found
+        given_way.clear()
+        stage.port.waiting.append((PEER, b"?"))
+        loop.turn()
+    assert not given_way
 
 
 def test_a_driver_that_was_not_asked_to_never_polls(loop: Loop) -> None:

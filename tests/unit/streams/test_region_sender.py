@@ -70,12 +70,12 @@ def test_the_window_is_counted_from_the_stable_point_and_frames_are_kept_to_the_
     for number in range(10):
         sender.feed(ONE, number, [bytes(1300)], ViewNumber(1))
     assert len(seal_all(sender)) == 4
-    sender.on_report(report(2, 0))
+    sender.on_report(0, report(2, 0))
     assert len(seal_all(sender)) == 2
     # Stable, not at every member: the application is not told, and who asks is served.
     assert (sender.first, sender.confirmed) == (2, 0)
     assert len(sender.resend((0, 3), 0, 10)) == 3
-    assert sender.on_report(report(4, 2)) == {ONE}
+    assert sender.on_report(0, report(4, 2)) == {ONE}
     assert len(sender.resend((0, 6), SECOND, 10)) == 4
 
 
@@ -83,8 +83,8 @@ def test_reports_that_come_late_or_say_too_much_change_nothing() -> None:
     sender = make_sender()
     sender.feed(ONE, 0, [b"x"], ViewNumber(1))
     seal_all(sender)
-    assert sender.on_report(report(1, 1)) == {ONE}
-    assert sender.on_report(report(0, 0)) == set()
+    assert sender.on_report(0, report(1, 1)) == {ONE}
+    assert sender.on_report(0, report(0, 0)) == set()
     assert (sender.first, sender.confirmed) == (1, 1)
 
 
@@ -106,11 +106,11 @@ def test_a_closed_stream_goes_on_where_it_was_when_its_view_concerns_the_sender_
     sender.reopen()
     sender.feed(ONE, 7, [b"y"], ViewNumber(1))
     assert [frame.sequence for frame in seal_all(sender)] == [1]
-    sender.on_report(report(2, 2))
+    sender.on_report(0, report(2, 2))
     later = make_sender(next_frame=sender.next_frame)
     later.feed(ONE, 9, [b"z"], ViewNumber(1))
     assert [frame.sequence for frame in seal_all(later)] == [2]
-    assert later.on_report(report(3, 3)) == {ONE}
+    assert later.on_report(0, report(3, 3)) == {ONE}
 
 
 def test_heartbeats_double_until_all_is_confirmed() -> None:
@@ -124,9 +124,9 @@ def test_heartbeats_double_until_all_is_confirmed() -> None:
         sender.on_heartbeat_due(now_ns)
         distances.append((sender.heartbeat_at_ns or 0) - now_ns)
     assert distances == [40, 80, 100, 100]
-    sender.on_report(report(1, 0))
+    sender.on_report(0, report(1, 0))
     assert sender.heartbeat_at_ns is not None
-    sender.on_report(report(1, 1))
+    sender.on_report(0, report(1, 1))
     assert sender.heartbeat_at_ns is None
 
 
@@ -138,9 +138,9 @@ def test_a_message_is_confirmed_when_every_region_that_it_went_to_has_it() -> No
     feed.send([b"a", b"b"], (one, two), ViewNumber(1))
     seal_all(one)
     seal_all(two)
-    one.on_report(report(1, 1))
+    one.on_report(0, report(1, 1))
     assert feed.advance() == (0, 0)
-    two.on_report(report(1, 1))
+    two.on_report(0, report(1, 1))
     assert feed.advance() == (0, 2)
     assert feed.advance() == (2, 2)
 
@@ -151,9 +151,9 @@ def test_messages_are_confirmed_in_order_though_a_later_view_is_faster() -> None
     feed.send([b"b"], (new,), ViewNumber(1))
     for stream in (old, new):
         seal_all(stream)
-    new.on_report(report(1, 1))
+    new.on_report(0, report(1, 1))
     assert feed.advance() == (0, 0)
-    old.on_report(report(1, 1))
+    old.on_report(0, report(1, 1))
     assert feed.advance() == (0, 2)
 
 
@@ -163,7 +163,7 @@ def test_a_stream_that_was_given_up_is_not_waited_for(slow_first: bool) -> None:
     feed.send([b"a"], (one, two) if slow_first else (two, one), ViewNumber(1))
     feed.forsake(one)
     seal_all(two)
-    two.on_report(report(1, 1))
+    two.on_report(0, report(1, 1))
     assert feed.advance() == (0, 1)
 
 
@@ -177,7 +177,7 @@ def test_what_was_reported_as_failed_is_neither_confirmed_nor_reported_again() -
     assert feed.confirm() == []
     assert feed.fail(2, 4) == [(3, 4)], "another region was given up too"
     seal_all(two)
-    two.on_report(report(1, 1))
+    two.on_report(0, report(1, 1))
     assert feed.confirm() == [(0, 1)]
     assert feed.fail(0, 4) == []
 
@@ -193,7 +193,7 @@ def test_frames_that_everybody_has_behind_a_gap_leave_the_window_but_not_the_mem
     for number in range(10):
         sender.feed(ONE, number, [bytes(1300)], ViewNumber(1))
     assert len(seal_all(sender)) == 4
-    sender.on_report(report(0, 0, beyond=(1, 4)))
+    sender.on_report(0, report(0, 0, beyond=(1, 4)))
     assert len(seal_all(sender)) == 2, "three places, but receivers hold no more than the caches"
     assert (sender.first, sender.confirmed, sender.next_frame) == (0, 0, 6)
 

@@ -26,6 +26,9 @@ class Region:
     def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
         stream.on_run(now_ns, frames)
 
+    def on_later_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
+        return stream.on_later_run(now_ns, frames)
+
 
 class Scene:
     """One stream of Alice at another node, of which the first frame has come."""
@@ -56,13 +59,31 @@ def test_frames_that_are_next_are_taken_and_delivered_together() -> None:
     assert scene.stream.closed
 
 
-def test_the_first_frame_a_gap_and_a_stranger_are_left_to_the_way_of_single_frames() -> None:
+def test_the_first_frame_repetitions_and_a_stranger_are_left_to_the_way_of_single_frames() -> None:
     scene = Scene()
     assert scene.take(0) == 0
-    assert scene.take(2) == 0
     assert scene.take(1, Endpoint("mallory", 1)) == 0
     scene.take_one(2)
-    assert scene.take(1) == 0, "one is held behind the gap"
+    assert scene.take(1) == 0, "one of them has come"
     scene.take_one(1)
     assert scene.take(3) == 3
     assert delivered(scene.effects) == [(ONE, number) for number in range(5)]
+
+
+def test_frames_behind_a_gap_are_taken_together_and_wait_for_what_is_missing() -> None:
+    scene = Scene()
+    assert scene.take(2) == 4
+    assert delivered(scene.effects) == [(ONE, 0)]
+    assert scene.stream.window.missing(9) == [1, 2]
+    scene.take_one(1)
+    assert delivered(scene.effects) == [(ONE, number) for number in range(5)]
+    assert scene.stream.closed
+    assert not scene.stream.held
+
+
+def test_a_run_behind_a_gap_that_is_larger_than_the_window_is_left_to_single_frames() -> None:
+    scene = Scene()
+    beyond = scene.stream.window.capacity + 1
+    assert not scene.stream.window.add_run(beyond, beyond + 4)
+    scene.stream.delivered = -beyond
+    assert scene.take(2) == 0, "what waits for another stream counts too"

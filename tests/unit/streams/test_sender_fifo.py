@@ -455,7 +455,7 @@ def test_groups_that_are_wanted_uncut_are_delivered_so_and_with_the_same_numbers
         stream.on_data(0, frames[0])
         fifo.deliver(effects)
         for part in (frames[1:4], frames[4:]):
-            assert stream.is_next(part[0].sequence, len(part))
+            assert stream.is_next(part[0].sequence, part[-1].stop)
             assert fifo.is_ready(stream)
             stream.on_run(0, part)
             fifo.deliver_run(stream, part, take_runs(part, 1000, packed), effects)

@@ -5,6 +5,7 @@ from vivum.core.ids import RegionId, ViewNumber
 from vivum.observe.counters import Counters
 from vivum.protocols.streams.settings import StreamSettings
 from vivum.protocols.streams.stream_receiver import StreamReceiver
+from vivum.wire.codec import Frame
 
 
 def test_a_frame_that_comes_twice_is_new_once_and_a_wasted_repair_is_counted() -> None:
@@ -37,8 +38,8 @@ class Thrifty(StreamReceiver):
         super().__init__(ALICE, RegionId(1), ViewNumber(1), StreamSettings(), Counters(), 0)
         self._holds_none = False
 
-    def _holds(self, sequence: int) -> bool:
-        return sequence % 3 == 0
+    def _held_of(self, frame: Frame) -> list[Frame]:
+        return [each for each in frame.cut() if each.sequence % 3 == 0]
 
 
 def test_a_protocol_says_which_frames_are_kept_for_others_and_by_default_none_is() -> None:

@@ -25,7 +25,7 @@ class Player:
         self.effects: list[Effect] = []
         self.has_data = False
 
-    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]]) -> None:
+    def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]], waited_ns: int = 0) -> None:
         for source, data in arrived:
             assert source == self.other
             self.heard.append((now_ns, data))

@@ -149,9 +149,10 @@ def tagged_below(base):
 
 
 def test_a_token_is_its_envelope_and_then_its_payload():
-    message = Token(0, 1, 2, 3, 4, (5, 6), RateVote(1, 2, 3, 4), (STATUS,), (REQUEST,))
+    message = Token(0, 1, 2, 3, 4, (5, 6), RateVote(1, 2, 3, 4, 5), (STATUS,), (REQUEST,))
     expected = (
-        "9a 04 00 01 02 03 04 920506 9401020304 919f0102040309c2050706cfffffffffffffffff0000900004 9196030102920506c200"
+        "9a 04 00 01 02 03 04 920506 950102030405 "
+        "919f0102040309c2050706cfffffffffffffffff0000900004 9196030102920506c200"
     )
     assert msgspec.msgpack.encode(message) == bytes.fromhex(expected)
 

@@ -43,8 +43,8 @@ def data_frame(domain=OURS, sequence=0):
 
 def test_good_frames_pass_and_are_counted(scene):
     data = data_frame(sequence=1) + data_frame(sequence=2)
-    frames = scene.gate.open(100, SOURCE, data)
-    assert [frame.sequence for frame in frames] == [1, 2]
+    (train,) = scene.gate.open(100, SOURCE, data)
+    assert [frame.sequence for frame in train.cut()] == [1, 2]
     assert (scene.counters.datagrams_received, scene.counters.frames_received) == (1, 2)
     assert scene.counters.bytes_received == len(data)
     assert scene.refusals() == {}

@@ -8,10 +8,10 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, split
+from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, Stops, split
 from vivum.wire.fragments import Joiner
 from vivum.wire.kinds import Kind
-from vivum.wire.outboxes import Outboxes, Packed
+from vivum.wire.outboxes import Outboxes
 
 ALICE = Member(NodeId(1), Incarnation(1))
 CAPACITY = 10_000
@@ -20,6 +20,12 @@ HEADER = (Kind.DATA, 1, 2, 3, 4, 5, 0, 0)
 A, B, C = map(GroupId, (1, 2, 3))
 
 Runs = list[tuple[int, int, int, list[bytes]]]
+Packed = list[tuple[int, int]]
+
+
+def by_frame(stops: list[Stops]) -> list[Packed]:
+    """List what ends in each frame."""
+    return [list(each.between(number, number + 1).items()) for each in stops for number in range(each.frames)]
 
 
 def outboxes(counts: dict[GroupId, int]) -> Outboxes:
@@ -33,8 +39,9 @@ def packed_of(waiting: Outboxes, frames_max: int) -> list[Packed]:
     """Seal all that waits, so many frames at once; return what is in each frame."""
     builder, found, taken = FrameBuilder(CAPACITY), [], 0
     while waiting:
-        frames, packed, size = waiting.seal(builder, frames_max, 1 << 20, HEADER)
-        assert 1 <= len(frames) == len(packed) <= frames_max
+        trains, stops, size = waiting.seal(builder, frames_max, 1 << 20, HEADER)
+        packed = by_frame(stops)
+        assert 1 <= sum(train.frames for train in trains) == len(packed) <= frames_max
         found += packed
         taken += size
     assert taken == SIZE * sum({group: stop for each in found for group, stop in each}.values())
@@ -45,8 +52,9 @@ def runs_of(waiting: Outboxes, capacity: int) -> tuple[list[Runs], list[int]]:
     """Seal all that waits of one group, frame by frame; return the runs of each, and up to where it is whole."""
     builder, frames, stops = FrameBuilder(capacity), [], []
     while waiting:
-        (frame,), (((_, stop),),), _ = waiting.seal(builder, 1, 1, HEADER)
-        frames.append(split(frame)[0].messages())
+        (train,), stops_of_one, _ = waiting.seal(builder, 1, 1, HEADER)
+        ((((_, stop),)),) = by_frame(stops_of_one)
+        frames.append(split(train.data)[0].messages())
         stops.append(stop)
     return frames, stops
 
@@ -83,14 +91,14 @@ def test_who_has_more_than_a_frame_gives_way_to_the_others(frames_max: int) -> N
 
 def test_small_groups_that_fill_many_frames_are_sealed_by_one_call() -> None:
     waiting = outboxes({GroupId(number): 5 for number in range(100)})
-    frames, _, _ = waiting.seal(FrameBuilder(CAPACITY), 1000, 1 << 20, HEADER)
-    assert [split(frame)[0].sequence for frame in frames] == list(range(56))
+    trains, _, _ = waiting.seal(FrameBuilder(CAPACITY), 1000, 1 << 20, HEADER)
+    assert [frame.sequence for train in trains for frame in split(train.data)] == list(range(56))
     assert not waiting
 
 
 def test_a_turn_that_was_begun_is_forgotten_when_its_group_goes() -> None:
     waiting, builder = outboxes({A: 12, B: 40}), FrameBuilder(CAPACITY)
-    assert waiting.seal(builder, 1, 1, HEADER)[1] == [[(A, 9)]]
+    assert by_frame(waiting.seal(builder, 1, 1, HEADER)[1]) == [[(A, 9)]]
     waiting.take(A)
     # B has its whole turn: two frames, since one does not hold all of it.
     waiting.put(C, 0, [bytes(SIZE)])
@@ -101,8 +109,8 @@ def test_the_rest_of_a_message_goes_first_and_ends_the_turn_of_its_group() -> No
     waiting, builder = Outboxes(), FrameBuilder(1000)
     waiting.put(A, 0, [bytes(1500), bytes(20)])
     waiting.put(B, 0, [bytes(10)])
-    found = [waiting.seal(builder, 1, 1, HEADER)[1][0] for _ in range(2)]
-    assert found == [[(A, 0)], [(A, 1), (B, 1), (A, 2)]]
+    found = [by_frame(waiting.seal(builder, 1, 1, HEADER)[1])[0] for _ in range(2)]
+    assert found == [[(A, 0)], [(A, 2), (B, 1)]]
     assert not waiting
 
 
@@ -110,22 +118,24 @@ def test_a_message_of_many_frames_shares_them_with_other_groups() -> None:
     waiting, builder = Outboxes(), FrameBuilder(1000)
     waiting.put(A, 0, [bytes(5000)])
     waiting.put(B, 0, [bytes(5000)])
-    _, packed, _ = waiting.seal(builder, 6, 1 << 20, HEADER)
-    assert [group for ((group, _),) in packed] == [A, A, B, B, A, B]
+    _, stops, _ = waiting.seal(builder, 6, 1 << 20, HEADER)
+    assert [group for ((group, _),) in by_frame(stops)] == [A, A, B, B, A, B]
 
 
 def test_marks_begin_the_first_frame_and_the_tail_follows_the_last_message() -> None:
     waiting, builder = outboxes({A: 2}), FrameBuilder(1100)
     builder.append(9, 0, b"mark")
-    frames, packed, _ = waiting.seal(builder, 100, 1 << 20, HEADER, [(9, 2, [b"end"], 0, 0)])
-    assert packed == [[(A, 1)], [(A, 2), (9, 3)]]
-    assert [[run[:2] for run in split(frame)[0].messages()] for frame in frames] == [[(9, 0), (A, 0)], [(A, 1), (9, 2)]]
+    trains, stops, _ = waiting.seal(builder, 100, 1 << 20, HEADER, [(9, 2, [b"end"], 0, 0)])
+    assert by_frame(stops) == [[(A, 1)], [(A, 2), (9, 3)]]
+    frames = [frame for train in trains for frame in split(train.data)]
+    assert [[run[:2] for run in frame.messages()] for frame in frames] == [[(9, 0), (A, 0)], [(A, 1), (9, 2)]]
 
 
 def test_the_tail_alone_is_a_frame_and_nothing_at_all_is_none() -> None:
     waiting, builder = Outboxes(), FrameBuilder(1100)
-    assert waiting.seal(builder, 9, 1 << 20, HEADER) == ([], [], 0)
-    assert waiting.seal(builder, 9, 1 << 20, HEADER, [(9, 2, [b"end"], 0, 0)])[1] == [[(9, 3)]]
+    trains, stops, size = waiting.seal(builder, 9, 1 << 20, HEADER)
+    assert (trains, by_frame(stops), size) == ([], [], 0)
+    assert by_frame(waiting.seal(builder, 9, 1 << 20, HEADER, [(9, 2, [b"end"], 0, 0)])[1]) == [[(9, 3)]]
 
 
 # Sizes.
@@ -261,8 +271,8 @@ def test_an_outbox_takes_over_what_waits_in_another_wherever_that_was_cut(before
     others.put(A, here, payloads[here:])
     if not here:
         for _ in range(before):
-            (data,), _, _ = others.seal(FrameBuilder(500), 1, 1, HEADER)
-            frames.append(split(data)[0].messages())
+            (train,), _, _ = others.seal(FrameBuilder(500), 1, 1, HEADER)
+            frames.append(split(train.data)[0].messages())
     mine = Outboxes()
     mine.put(A, 0, payloads[:here])
     other = others.take(A)

@@ -1,11 +1,13 @@
 """Packed multicast without any reliability: what the kernel and the compiled codec allow, the limit for us.
 
-Frames are packed by `FrameBuilder`, go out by `UDP_SEGMENT`, come in by `UDP_GRO` and are cut by `split`. Nothing is
-repaired: what a receiver's buffer did not take is lost, and what was delivered counts.
+Messages are packed by `FrameBuilder` into frames as large as the interface carries, 60,000 bytes within a computer.
+Between hosts a train of them goes out by `UDP_SEGMENT` and comes in by `UDP_GRO`. `split_trains` and `take_runs` cut
+what came. Nothing is repaired: what a receiver's buffer did not take is lost, and what was delivered counts.
 """
 
 import select
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from vivum.bench.cell import Cell
@@ -13,16 +15,21 @@ from vivum.bench.counting import Source
 from vivum.bench.crew import Crew
 from vivum.bench.worker import Control, Meter, Window, report_sent
 from vivum.core.ids import Channel
-from vivum.core.machine import Datagram
+from vivum.runtime.interfaces import payload_bytes_of
 from vivum.runtime.udp import UdpPort
-from vivum.wire.codec import FrameBuilder, split
+from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, split_trains, take_runs
 from vivum.wire.gate import domain_tag
 from vivum.wire.kinds import Kind
+from vivum.wire.trains import TRAIN_BYTES_MAX, address
 
 LABEL = "raw packed multicast (limit)"
 CHANNEL = Channel(1)
 FRAME_BYTES = 60_000
-FRAMES_PER_SEND = 1
+HEADERS_BYTES = 100
+"""More than what a frame has besides a single message."""
+
+RUN_MESSAGES_MAX = 1 << 16
+MESSAGE_BYTES_MAX = 1 << 20
 
 
 def prepare(_crew: Crew, _cell: Cell) -> dict[str, Any]:
@@ -32,28 +39,30 @@ def prepare(_crew: Crew, _cell: Cell) -> dict[str, Any]:
 
 def send(control: Control, options: dict[str, Any]) -> None:
     """Pack and send as fast as the kernel takes it."""
-    port = UdpPort(options["domain"])
+    port = UdpPort(options["domain"], options["interface"])
     control.tell(ready=True)
     control.wait_for("meet")
     control.tell(met=True)
     window = Window(control.wait_for("go"))
-    source = Source(options["size"])
-    builder = FrameBuilder(options.get("frame_bytes", FRAME_BYTES))
-    per_frame = max(1, builder.extend(1, 0, source.batch(options.get("frame_bytes", FRAME_BYTES) // options["size"])))
-    builder.seal(Kind.DATA, options["domain"], 1, 1, 1, 1, 0, 0)
-    source = Source(options["size"])
+    source, size = Source(options["size"]), options["size"]
+    frame_bytes = min(max(FRAME_BYTES, size + HEADERS_BYTES), payload_bytes_of(options["interface"]))
+    builder = FrameBuilder(frame_bytes)
+    frames_max = max(1, TRAIN_BYTES_MAX // frame_bytes)
+    header = (Kind.DATA, options["domain"], 1, 1, 1, 1)
+    # Whole messages that fit a train: each train is cut alone, without what another brought.
+    ample = [bytes(size)] * (frames_max * frame_bytes // size + 1)
+    limits = (1, True, frames_max, TRAIN_BYTES_MAX)
+    _, _, (_, count, _), _ = builder.seal_parts([(1, 0, ample, 0, 0)], *limits, *header, 0, 0)
     before = number = 0
     while (now := time.monotonic()) < window.stop:
         if now < window.start:
             before = source.sent
-        datagrams = []
-        for _ in range(options.get("frames_per_send", FRAMES_PER_SEND)):
-            builder.extend(1, source.sent, source.batch(per_frame))
-            datagrams.append(Datagram(CHANNEL, builder.seal(Kind.DATA, options["domain"], 1, 1, 1, 1, number, 0)))
-            number += 1
+        parts = [(1, source.sent, source.batch(count), 0, 0)]
+        trains, stops, _, _ = builder.seal_parts(parts, *limits, *header, number, 0)
+        number += stops.frames
+        datagrams = address(trains, [CHANNEL])
         while datagrams:
-            taken = port.send(datagrams)
-            del datagrams[:taken]
+            del datagrams[: port.send(datagrams)]
             if datagrams:
                 select.select([], port.sockets[:1], [])
     report_sent(control, source.sent, window, counted=source.sent - before)
@@ -63,7 +72,7 @@ def send(control: Control, options: dict[str, Any]) -> None:
 
 def receive(control: Control, options: dict[str, Any]) -> None:
     """Take what comes, and cut it into messages."""
-    port = UdpPort(options["domain"])
+    port = UdpPort(options["domain"], options["interface"])
     port.listen(CHANNEL)
     source = port.sockets[-1]
     source.settimeout(0.1)
@@ -74,8 +83,15 @@ def receive(control: Control, options: dict[str, Any]) -> None:
             data = source.recv(65536)
         except TimeoutError:
             continue
-        for frame in split(data):
-            for _, _, _, payloads in frame.messages():
-                meter.take(payloads)
+        for payloads in _whole(data):
+            meter.take(payloads)
     meter.report()
     port.close()
+
+
+def _whole(data: bytes) -> Iterator[list[bytes]]:
+    """Cut a datagram or a train into messages, without the pieces of those that are not all there."""
+    for _, _, _, flags, payloads in take_runs(split_trains(data), RUN_MESSAGES_MAX, frozenset(), MESSAGE_BYTES_MAX):
+        assert isinstance(payloads, list)
+        first = 1 if flags & FLAG_CONTINUES else 0
+        yield payloads[first : len(payloads) - 1 if flags & FLAG_MORE else len(payloads)]

@@ -7,7 +7,7 @@ that the runtime finds for the path; programs have no such way.
 import asyncio
 import dataclasses
 import time
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import vivum
 from vivum.bench.cell import Cell
@@ -17,6 +17,8 @@ from vivum.bench.worker import Control, Meter, Window, report_sent
 from vivum.node.sizing import fitting_settings
 from vivum.runtime import member_host
 from vivum.runtime.loop_thread import run_on_loop
+
+T = TypeVar("T")
 
 LABEL = "Vivum, reliable topics"
 BATCH_BYTES_MAX = 1 << 19
@@ -30,20 +32,28 @@ TOPICS_LOOKED_AT = 64
 
 JOIN_S_MAX = 60.0
 
+CONNECT_OPTIONS = ("poll_us", "shared_memory", "buffer_bytes", "multicast")
+"""Options of a cell that go to `vivum.connect`."""
+
 
 def prepare(crew: Crew, cell: Cell) -> dict[str, Any]:
     """Start the node that carries the service of a domain of our own."""
     prefix, where = cell.place(0)
-    options = {"domain": f"bench {time.monotonic_ns()}", **where}
+    options = {"domain": f"bench {time.monotonic_ns()}", **where, **_asked(cell.options)}
     service = crew.start("service", f"{__name__}:serve", options, prefix)
     return options | {"service": service.hear("ready", cell.patience_s)["endpoint"]}
+
+
+def _asked(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that are those of `vivum.connect`."""
+    return {name: options[name] for name in CONNECT_OPTIONS if name in options}
 
 
 def serve(control: Control, options: dict[str, Any]) -> None:
     """Carry the service until the parent is gone."""
 
     async def run() -> None:
-        async with vivum.connect(options["domain"], interface=options["interface"]) as node:
+        async with vivum.connect(options["domain"], interface=options["interface"], **_asked(options)) as node:
             service = node.statistics().service
             control.tell(ready=True, endpoint=list(service or node.endpoint))
             await asyncio.get_running_loop().run_in_executor(None, control.hear)
@@ -59,10 +69,10 @@ def _try_settings(settings: dict[str, Any]) -> None:
         )
 
 
-class _Place:
+class Place(Generic[T]):
     """A node of the benchmark's domain, in all its topics."""
 
-    def __init__(self, node: vivum.NodeHandle, topics: list[vivum.Topic[bytes]], told: dict[str, Any]) -> None:
+    def __init__(self, node: vivum.NodeHandle, topics: list[vivum.Topic[T]], told: dict[str, Any]) -> None:
         self.node = node
         self.life = node.member
         self.topics = topics
@@ -76,21 +86,26 @@ class _Place:
         self.told["rss_kb_joined"] = resident_kb()
 
 
-async def _join(options: dict[str, Any]) -> _Place:
+async def join(options: dict[str, Any], kind: type[T], receive: bool = True) -> Place[T]:
+    """Make a node of the benchmark's domain and enter all its topics."""
     _try_settings(options.get("settings", {}))
-    asked = {name: options[name] for name in ("poll_us", "shared_memory") if name in options}
+    asked = _asked(options)
+    if not asked.get("multicast", True):
+        # Nodes of other hosts hear no beacon.
+        host, port = options["service"]
+        asked["seeds"] = [f"{host}:{port}"]
     node = await vivum.connect(
         options["domain"], interface=options["interface"], embedded=False, timeout_s=JOIN_S_MAX, **asked
     )
     before_kb, began = resident_kb(), time.monotonic()
-    names = [f"/bench/{number}" for number in range(options["groups"])]
-    topics = await node.enter_many(names, bytes, own=False)
+    names = [f"/bench/{number}" for number in range(options["groups"] * options.get("senders", 1))]
+    topics = await node.enter_many(names, kind, receive=receive, own=False)
     told = {"began": began, "rss_kb_before": before_kb, "rss_kb_joined": resident_kb()}
-    return _Place(node, topics, told | {"endpoint": list(node.endpoint)})
+    return Place(node, topics, told | {"endpoint": list(node.endpoint)})
 
 
 def send(control: Control, options: dict[str, Any]) -> None:
-    """Send to every topic in turn."""
+    """Send to every topic of this sender in turn."""
     run_on_loop(_send(control, options))
 
 
@@ -98,11 +113,12 @@ async def _send(control: Control, options: dict[str, Any]) -> None:
     control.tell(ready=True)
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(None, control.wait_for, "meet")
-    place = await _join(options)
-    await place.meet(options["receivers"] + 1)
+    place = await join(options, bytes, receive=False)
+    await place.meet(options["receivers"] + options["senders"])
     control.tell(met=True, **place.told)
     window = Window(await loop.run_in_executor(None, control.wait_for, "go"))
-    source, topics = Source(options["size"], options["groups"]), place.topics
+    source, groups = Source(options["size"], options["groups"]), options["groups"]
+    topics = place.topics[groups * options["number"] :][:groups]
     count = options.get("batch") or max(1, min(BATCH_MESSAGES, BATCH_BYTES_MAX // options["size"]))
     per_s, began = options.get("per_s", 0.0), time.monotonic()
     before = turn = 0
@@ -124,14 +140,15 @@ def receive(control: Control, options: dict[str, Any]) -> None:
 
 
 async def _receive(control: Control, options: dict[str, Any]) -> None:
-    place = await _join(options)
+    place = await join(options, bytes)
     control.tell(ready=True, **place.told)
     loop = asyncio.get_running_loop()
     window = Window(await loop.run_in_executor(None, control.wait_for, "go"))
-    meter = Meter(control, options["size"], options["groups"], window)
+    meter = Meter(control, options["size"], len(place.topics), window)
     missed: list[str] = []
+    ended: list[str] = []
     if len(place.topics) == 1:
-        reader = loop.create_task(_read(place.topics[0], meter, missed))
+        reader = loop.create_task(_read(place.topics[0], meter, missed, ended))
     else:
         reader = None
         for number, topic in enumerate(place.topics):
@@ -143,12 +160,13 @@ async def _receive(control: Control, options: dict[str, Any]) -> None:
     life = place.node.member
     if life != place.life:
         missed.append(f"the node was dropped and joined again: it was {place.life}, and is {life}")
-    meter.report(counters=place.node.statistics().counters, told=bool(missed), missed=missed[:3])
+    told = {"told": bool(missed), "missed": missed[:3], "lives": 1 + len(ended)}
+    meter.report(counters=place.node.statistics().counters, **told)
     # The others may need us for repair until all have everything.
     await loop.run_in_executor(None, control.hear)
 
 
-async def _read(topic: vivum.Topic[bytes], meter: Meter, missed: list[str]) -> None:
+async def _read(topic: vivum.Topic[bytes], meter: Meter, missed: list[str], ended: list[str]) -> None:
     told = 0
     while True:
         try:
@@ -160,6 +178,8 @@ async def _read(topic: vivum.Topic[bytes], meter: Meter, missed: list[str]) -> N
         except vivum.MissedMessages as error:
             # Told, as it must be; what comes after it counts.
             missed.append(str(error))
+            if error.count is None:
+                ended.append(str(error))
 
 
 # Round trips.
@@ -169,7 +189,7 @@ def echo(control: Control, options: dict[str, Any]) -> None:
     """Send every message back to its topic; `vivum.bench.latency` runs it."""
 
     async def run() -> None:
-        place = await _join(options)
+        place = await join(options, bytes)
         for each in place.topics:
             _send_back(each)
         control.tell(ready=True)
@@ -193,7 +213,7 @@ def ping(control: Control, options: dict[str, Any]) -> None:
     """
 
     async def run() -> None:
-        place = await _join(options)
+        place = await join(options, bytes)
         await place.meet(2)
         called, awaited = place.topics
         loop, clock, warm = asyncio.get_running_loop(), time.perf_counter_ns, options["warm"]

@@ -14,22 +14,22 @@ KEY = "vivum/bench"
 
 
 def prepare(_crew: Crew, _cell: Cell) -> dict[str, Any]:
-    """Look whether the library is there, and choose a port."""
+    """Look whether the library is there."""
     try:
         import zenoh  # noqa: F401
     except ImportError:
         raise MissingError("eclipse-zenoh is not installed (pip install eclipse-zenoh)") from None
-    return {"port": free_port()}
+    return {}
 
 
-def _open(role: str, port: int) -> Any:
+def _open(role: str, endpoint: str) -> Any:
     import zenoh
 
     config = zenoh.Config()
     config.insert_json5("mode", '"peer"')
     # No discovery: nothing else on this network may take part.
     config.insert_json5("scouting/multicast/enabled", "false")
-    config.insert_json5(f"{role}/endpoints", f'["tcp/127.0.0.1:{port}"]')
+    config.insert_json5(f"{role}/endpoints", f'["{endpoint}"]')
     if role == "connect":
         config.insert_json5("listen/endpoints", "[]")
     return zenoh.open(config)
@@ -39,13 +39,14 @@ def send(control: Control, options: dict[str, Any]) -> None:
     """Publish to all who subscribed."""
     import zenoh
 
-    with _open("listen", options["port"]) as session:
+    endpoint = f"tcp/{options['interface']}:{free_port(options['interface'])}"
+    with _open("listen", endpoint) as session:
         publisher = session.declare_publisher(
             KEY,
             congestion_control=zenoh.CongestionControl.BLOCK,
             reliability=zenoh.Reliability.RELIABLE,
         )
-        control.tell(ready=True)
+        control.tell(ready=True, endpoint=endpoint)
         control.wait_for("meet")
         while not publisher.matching_status.matching:
             time.sleep(0.02)
@@ -63,7 +64,7 @@ def send(control: Control, options: dict[str, Any]) -> None:
 
 def receive(control: Control, options: dict[str, Any]) -> None:
     """Take what is published, in the callback of the library's thread."""
-    with _open("connect", options["port"]) as session:
+    with _open("connect", options["endpoint"]) as session:
         window: Window | None = None
         batch: list[bytes] = []
         full: queue.SimpleQueue[list[bytes]] = queue.SimpleQueue()

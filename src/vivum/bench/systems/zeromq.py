@@ -30,8 +30,9 @@ def send(control: Control, options: dict[str, Any]) -> None:
     # Every subscription is told, not only the first of its kind: we count them.
     socket.setsockopt(zmq.XPUB_VERBOSE, 1)
     socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-    port = socket.bind_to_random_port("tcp://127.0.0.1")
-    control.tell(ready=True, port=port)
+    address = f"tcp://{options['interface']}"
+    port = socket.bind_to_random_port(address)
+    control.tell(ready=True, endpoint=f"{address}:{port}")
     control.wait_for("meet")
     for _ in range(options["receivers"]):
         socket.recv()
@@ -54,7 +55,7 @@ def receive(control: Control, options: dict[str, Any]) -> None:
     socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
     socket.setsockopt(zmq.RCVTIMEO, 100)
     socket.setsockopt(zmq.SUBSCRIBE, b"")
-    socket.connect(f"tcp://127.0.0.1:{options['port']}")
+    socket.connect(options["endpoint"])
     control.tell(ready=True)
     meter = Meter(control, options["size"], 1, Window(control.wait_for("go")))
     take = socket.recv

@@ -1,11 +1,10 @@
 """Causal order: the one check that is a walk through all records in their order, and not a table.
 
 What a message depends on is known only when all records before it have been looked at, so one task does it, reading
-the files as columns. The walk is compiled; without the compiled module, or with `VIVUM_PURE=1`, the checker itself
-walks. Memory grows with the sends and not with the deliveries.
+the files as columns. The walk is compiled; without the compiled module the checker itself walks. Memory grows with the
+sends and not with the deliveries.
 """
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from vivum.pipeline.audit.columns import HALF, G, TracePiece, merged_blocks
 from vivum.pipeline.audit.scope import EVERYTHING, Scope
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables, life_words
 
-if TYPE_CHECKING or os.environ.get("VIVUM_PURE") == "1":
+if TYPE_CHECKING:
     from vivum.pipeline.audit._causal_walk_twin import walk
 else:
     try:

@@ -1,8 +1,8 @@
 """What makes a group plain: judged on whole columns, so that only the others need the exact checks.
 
 Everything in a plain group is as simple as can be: each stay's streams count on by one; every delivery has its send
-with its digest, in the view that was installed last and that the message was sent in; views agree and rise; lives that
-went from one view to the next had the same ranges; and all stays follow one and the same sequence.
+with its digest, in the view that was installed last and that the message was sent in; views agree and rise, a sender's
+too; lives that went from one view to the next had the same ranges; and all stays follow one and the same sequence.
 
 A group has doubts, one bit for each kind of check. Sound, not complete: what breaks a guarantee always leaves its
 doubt; what merely looks unusual (a reported loss, a stay that began beside the sequence) may leave one too.
@@ -161,6 +161,8 @@ class _Group:
         self._stays: dict[int, _Stay] = {}
         # The highest view that each life has installed, whatever its stay.
         self._newest: dict[int, int] = {}
+        # The highest view that each receiver's life has delivered of each sender's life, whatever its stay.
+        self._newest_of: dict[tuple[int, int], int] = {}
         self._views: dict[int, str] = {}
         self._slots = _Column("int8")
         self._ranked = 0
@@ -258,8 +260,14 @@ class _Group:
             # Across writers there is no common order, so a delivery that seems to come first means nothing.
             if is_other.any() or (is_late.any() and int(part[W, 0]) == sends.writer):
                 self.doubts |= CREATION
-            if not _in_their_views(sends, numbers, part[V][places]):
+            views = part[V][places]
+            if not _in_their_views(sends, numbers, views):
                 self.doubts |= VIEWS
+            stream = int(part[R, 0]), sender
+            newest = numpy.maximum.accumulate(numpy.append(self._newest_of.get(stream, 0), views))
+            if ((views < newest[1:]) & (views > 0)).any():
+                self.doubts |= FIRST
+            self._newest_of[stream] = int(newest[-1])
             stay.next[sender] = last + 1
             stay.ranges.setdefault(sender, [first, last])[1] = last
             known[places] = sends.ranks.reach(stop)[start:stop]

@@ -106,7 +106,7 @@ def _delivered_elsewhere(tables: TraceTables) -> DataFrame:
 
 
 def views_first(tables: TraceTables) -> DataFrame:
-    """Find messages that overtake their view, and views of a life whose numbers do not rise."""
+    """Find messages that overtake their view, and views of a life or of a sender's messages that go back."""
     kind = F.col("kind")
     before = Window.partitionBy("g", "r").orderBy("p").rowsBetween(Window.unboundedPreceding, -1)
     rows = (
@@ -140,7 +140,25 @@ def views_first(tables: TraceTables) -> DataFrame:
         ),
         witness("w", "newest_p"), witness("w", "p"),
     )  # fmt: skip
-    return early.unionByName(falling)
+    return early.unionByName(falling).unionByName(_going_back(rows))
+
+
+def _going_back(rows: DataFrame) -> DataFrame:
+    """Find messages of a view before one that the same life had delivered of the same sender."""
+    before = Window.partitionBy("g", "r", "s").orderBy("p").rowsBetween(Window.unboundedPreceding, -1)
+    # The newest view has the highest number; of its deliveries take the first.
+    delivered = F.struct("v", (-F.col("p")).alias("p"))
+    late = (
+        rows.filter((F.col("kind") == DELIVERED) & (F.col("v") > 0))
+        .withColumn("newest", F.max(delivered).over(before))
+        .filter("v < newest.v")
+        .withColumn("newest_p", -F.col("newest.p"))
+    )
+    what = F.concat(
+        life_column("r"), F.lit(" delivered "), message_words(), F.lit(" of view "), F.col("v").cast("string"),
+        F.lit(" after one of view "), F.col("newest.v").cast("string"), F.lit(" of the same sender"),
+    )  # fmt: skip
+    return violations(late, "views_first", what, witness("w", "newest_p"), witness("w", "p"))
 
 
 def virtual_synchrony(tables: TraceTables) -> DataFrame:

@@ -41,7 +41,7 @@ from vivum.protocols.streams.region_sender import RegionSender, SendRoute, ViewK
 from vivum.protocols.streams.runs import ReceiveRoute, ReceiveRoutes, take_run
 from vivum.protocols.streams.sender_fifo import NEVER
 from vivum.protocols.streams.taps import FrameTap, as_repair
-from vivum.wire.codec import Frame, FrameBuilder, measure
+from vivum.wire.codec import Frame, FrameBuilder, measure, single_frames
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.rings import TokenReceipt
@@ -59,7 +59,7 @@ class QsmMachine:
 
     transport = "qsm"
     kinds = frozenset({Kind.DATA, Kind.SPREAD, Kind.RESENT, Kind.ACK, Kind.HEARTBEAT, Kind.TOKEN, Kind.CONFIGURATION})
-    commands: frozenset[type[Command]] = frozenset({JoinGroup, LeaveGroup, SendMessages})
+    commands = frozenset({JoinGroup, LeaveGroup, SendMessages})
 
     def __init__(
         self,
@@ -163,6 +163,11 @@ class QsmMachine:
         """Return the number that the next own message of a group gets."""
         return self.sending.next_message_of(group)
 
+    def room_bytes(self, group: GroupId) -> int:
+        """Return how many bytes of messages of a group are sure to be accepted, until the next input."""
+        route = self._routes.get(group)
+        return 0 if route is None else self.sending.room_bytes(group, route[1])
+
     def view_of(self, group: GroupId) -> ViewNumber:
         """Return the view in which the next own message of a group is sent."""
         return self.client.group_view(group)
@@ -211,13 +216,20 @@ class QsmMachine:
         if frames[0].kind is Kind.SPREAD:
             frames = [mine for frame in frames if (mine := self._pick(source, frame))]
         index = 0
+        # Data is dated when it came to this host, however long it waited for us: only that shows the queues on the way.
+        came_ns = now_ns - self._gate.waited_ns
         while index < len(frames):
-            taken = take_run(self._receive_routes, now_ns, source, frames, index, self.effects)
-            if not taken:
+            taken = take_run(self._receive_routes, came_ns, source, frames, index, self.effects)
+            if taken:
+                if self.taps:
+                    self._show(single_frames(frames[index : index + taken]))
+                index += taken
+            elif frames[index].count > 1:
+                # Of those of a train each goes its own way.
+                frames = [*frames[:index], *frames[index].cut(), *frames[index + 1 :]]
+            else:
                 self.on_frame(now_ns, source, frames[index])
-            elif self.taps:
-                self._show(frames[index : index + taken])
-            index += taken or 1
+                index += 1
 
     def on_rebuilt(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a data frame that another protocol rebuilt with the help of `source`, as if `source` had repaired it."""
@@ -254,7 +266,7 @@ class QsmMachine:
         if not is_known:
             self._refuse(source, frame, "not from the endpoint of its sender, nor a repair from a member")
             return
-        if not region.on_data(self._now_ns, stream, frame):
+        if not region.on_data(self._now_ns - self._gate.waited_ns, stream, frame):
             return
         if frame.sequence == 0:
             named = streams_before(frame)
@@ -518,14 +530,14 @@ class QsmMachine:
         now_ns = self._now_ns
         if self._fifos.is_any_broken:
             # Others have frames that nobody gave us, as when we never heard of a view: this life cannot go on.
-            self.client.start_over()
+            self.client.start_over(now_ns)
             return
         for key, region in list(self.regions.items()):
             for sender, stream in region.streams.items():
                 if stream.is_beyond_help(now_ns):
                     if not stream.sender_gone:
                         # Others have frames that nobody can give us any more: this life cannot go on.
-                        self.client.start_over()
+                        self.client.start_over(now_ns)
                         return
                     stream.give_up_next()
                     self._fifos.deliver((sender,), self.effects)

@@ -47,7 +47,7 @@ class MemoryWatch:
         for region in regions:
             for stream in region.streams.values():
                 depths["cached"] = max(depths["cached"], len(stream.cache))
-                depths["held"] = max(depths["held"], len(stream.held))
+                depths["held"] = max(depths["held"], sum([frame.count for frame in stream.held.values()]))
         grown = []
         for name, depth in depths.items():
             if depth > self._highs[name]:
@@ -62,6 +62,6 @@ def measure_memory(waiting_bytes: int, senders: Iterable[RegionSender], regions:
     return MemoryHeld(
         waiting_bytes,
         sum(sender.kept_bytes for sender in senders),
-        sum(frame.length for stream in streams for frame in stream.cache.values()),
-        sum(frame.length for stream in streams for frame in stream.held.values()),
+        sum(stream.cache.size for stream in streams),
+        sum(frame.size for stream in streams for frame in stream.held.values()),
     )

@@ -8,6 +8,10 @@ both cases it states a slightly lower rate, and a slightly higher one after ever
 One bad period says little: a link that loses one frame in a hundred sometimes loses three, and a process that waited
 for its processor makes frames late. The reaction to a single such sign is small, or soon undone.
 
+At the start there is no rate: as long as nothing is lost and no queue grows, the windows of senders alone bound them.
+A rate is stated where that turns out to be too much, within two short periods, and taken back when more comes without
+loss or queue than was too much before.
+
 Rates are frames a second; 0 means no limit.
 """
 
@@ -26,9 +30,22 @@ QUIET_PER_MILLE = 5
 LOSSY_PERIODS = 3
 """Consecutive periods with such loss that count as overload: a burst, or a member that slept, is none."""
 
+START_PERIODS = 5
+"""While there is no rate, a period is this fraction of the usual one: windows double in each round of the token."""
+
+REGROWTH_PERIODS = 2
+"""The same while a first rate grows."""
+
 START_PER_MILLE = 1150
-"""Growth in a period, until the rate is too high for the first time. The network can queue an excess for a few
-milliseconds only, and then loses all of it: growth by a quarter was seen to end in a storm of repairs."""
+"""Growth in a period of the first rate, until it is too high too. It was found while windows doubled, so it may be half
+of what the link takes."""
+
+FREED_PERIODS = 10
+"""Periods of such growth without loss or queue, four times as much in all, after which there is no rate again: what was
+too much for a moment was not the link."""
+
+START_RATE = 2000
+"""The lowest rate at the start, a fifth of what a node of seed 004 handles: the first period may have few frames."""
 
 START_LOST_MIN = 10
 """At the start, fewer lost frames than this are no sign of overload, however large their share. Of 200 frames, a link
@@ -102,6 +119,17 @@ after the other would lower the rate, and nothing would raise it in between."""
 IN_VAIN = 4
 """After this many decreases that did not help, a fifth in total, loss counts as the link's own and not as overload."""
 
+COLLAPSE_PER_MILLE = 250
+COLLAPSE_PERIODS = 2
+"""If more than this is lost in so many periods in a row, the link takes much less than before: the rate goes at once to
+what came."""
+
+DEMAND_PER_MILLE = 1150
+"""What a sender may want that used so much."""
+
+NEW_SHARE = 4
+"""A sender that is new, or was idle, begins with this fraction of an even share; it doubles in each period."""
+
 
 class RateEstimate:
     """What one node can take."""
@@ -109,10 +137,10 @@ class RateEstimate:
     __slots__ = (
         "_best",
         "_clean_periods",
+        "_collapsed_periods",
         "_decreases",
         "_drained_periods",
         "_edge",
-        "_initial",
         "_is_starting",
         "_is_warned",
         "_loss_before",
@@ -135,7 +163,7 @@ class RateEstimate:
     )
 
     def __init__(self, settings: QsmSettings, now_ns: int) -> None:
-        self.rate = self._initial = settings.rate_initial
+        self.rate = 0
         self._is_starting = True
         # At the start: whether the last period was too fast.
         self._is_warned = False
@@ -160,6 +188,7 @@ class RateEstimate:
         # The shortest queue of this period; None before the first.
         self._standing_ns: int | None = None
         self._lossy_periods = 0
+        self._collapsed_periods = 0
         self._clean_periods = 0
         self._uneasy_periods = 0
         self._stuck_periods = 0
@@ -170,7 +199,7 @@ class RateEstimate:
 
     @property
     def is_starting(self) -> bool:
-        """Whether no rate was too high so far."""
+        """Whether this node has found no rate too high so far."""
         return self._is_starting
 
     def on_frame(self, count: int = 1) -> None:
@@ -206,7 +235,7 @@ class RateEstimate:
         elif self._queue_ns is not None:
             self._queue_ns = None if queue_ns is None else min(queue_ns, self._queue_ns)
         elapsed_ns = now_ns - self._since_ns
-        if elapsed_ns >= self._period_ns:
+        if elapsed_ns >= self._judged_ns:
             received = self._received + own_frames - self._own_frames
             # The most that this node has shown that it can take.
             reached = received * SECOND // elapsed_ns
@@ -222,14 +251,24 @@ class RateEstimate:
             self._was_full = False
         return self.rate
 
+    @property
+    def _judged_ns(self) -> int:
+        """How long a period is."""
+        if not self._is_starting:
+            return self._period_ns
+        return self._period_ns // (REGROWTH_PERIODS if self.rate else START_PERIODS)
+
     def _judge(self, received: int, reached: int, standing_ns: int) -> None:
         loss = self._lost * 1000 // max(1, received + self._lost) if self._lost > 1 else 0
         is_queueing = standing_ns > STANDING_NS
         is_lossy = loss > self._noise + LOSS_PER_MILLE
         self._noise = min(self._noise, loss + self._noise * 9 // 10)
         self._lossy_periods = self._lossy_periods + 1 if is_lossy else 0
+        self._collapsed_periods = self._collapsed_periods + 1 if loss > self._noise + COLLAPSE_PER_MILLE else 0
         if self._is_starting:
             self._start(is_lossy, is_queueing, standing_ns, reached)
+        elif self._collapsed_periods >= COLLAPSE_PERIODS:
+            self._collapse(loss, reached)
         elif self._lossy_periods >= LOSSY_PERIODS:
             self._lossy_periods = self._clean_periods = 0
             self._lower(loss)
@@ -244,7 +283,8 @@ class RateEstimate:
                 self.rate = max(self.rate, min(self._edge, self._taken) * (1000 - EDGE_PER_MILLE) // 1000)
             elif standing_ns < SHORT_NS:
                 self._grow()
-                self._is_starting = reached * 1000 > self._edge * RESUME_PER_MILLE
+                if reached * 1000 > self._edge * RESUME_PER_MILLE:
+                    self._is_starting, self._clean_periods = True, 0
         else:
             self._bear(loss)
         self._was_queueing = is_queueing
@@ -279,7 +319,7 @@ class RateEstimate:
         self._is_starting = not is_busy and (sent + self._reached_before) * 500 > self._edge * RESUME_PER_MILLE
 
     def _start(self, is_lossy: bool, is_queueing: bool, standing_ns: int, reached: int) -> None:
-        """Grow fast while nobody knows yet what the link takes."""
+        """Set no limit while nobody knows yet what the link takes."""
         was_warned = self._is_warned
         self._is_warned = is_queueing or (is_lossy and self._lost >= START_LOST_MIN)
         # What is gone in the next period was a burst, or a late process, unless it comes again at such a rate.
@@ -287,15 +327,17 @@ class RateEstimate:
         is_over = (self._is_warned and is_again) or self._lossy_periods >= LOSSY_PERIODS
         if is_over and is_queueing and was_warned and self.rate:
             self._drain(standing_ns, reached)
-        elif is_over or (self._is_warned and self.rate):
-            self.rate = max(self._initial, self._best * 980 // 1000)
+        elif is_over or self._is_warned:
+            self.rate = max(START_RATE, self._best * 980 // 1000)
         elif self.rate:
-            self.rate = max(self.rate, self._best * START_PER_MILLE // 1000)
+            self._clean_periods += 1
+            is_freed = self._clean_periods >= FREED_PERIODS
+            self.rate = 0 if is_freed else max(self.rate, self._best * START_PER_MILLE // 1000)
         if self._is_warned or is_over:
             self._edge = self._best
+            self._clean_periods = 0
         if is_over:
             self._is_starting = self._is_warned = False
-            self._clean_periods = 0
             self._drained_periods = 0
             self._taken = reached if is_queueing else 0
 
@@ -314,13 +356,13 @@ class RateEstimate:
     def _maybe_free(self, before: int, reached: int, standing_ns: int) -> None:
         """Raise a rate that is stuck at the best seen, if nothing speaks against it and half of it is used."""
         is_clean = not (self._lossy_periods or self._uneasy_periods) and standing_ns < SHORT_NS
-        if self.rate != before or not is_clean or self._was_full or 2 * reached < self.rate:
+        if not self.rate or self.rate != before or not is_clean or self._was_full or 2 * reached < self.rate:
             self._stuck_periods = 0
             return
         self._stuck_periods += 1
         if self._stuck_periods >= STUCK_PERIODS:
             self._stuck_periods = 0
-            self.rate = self.rate * (START_PER_MILLE if self._is_starting else STUCK_PER_MILLE) // 1000
+            self.rate = self.rate * STUCK_PER_MILLE // 1000
 
     def _grow(self) -> None:
         growth = min(INCREASE_STEP_PER_MILLE * self._clean_periods, INCREASE_PER_MILLE_MAX)
@@ -333,6 +375,16 @@ class RateEstimate:
         elif self.rate < low:
             ceiling = low
         self.rate = min(self.rate * (1000 + growth) // 1000 + 1, max(ceiling, self.rate))
+
+    def _collapse(self, loss: int, reached: int) -> None:
+        """Go to what came; what was seen before was another link. If that did not help, the loss is the link's own."""
+        self._collapsed_periods = self._lossy_periods = self._clean_periods = 0
+        if self._decreases and loss * 10 > self._loss_before * 8:
+            self._noise, self._decreases = loss, 0
+            return
+        self._loss_before, self._decreases = loss, 1
+        self.rate = self._best = self._edge = max(1, min(self.rate, reached))
+        self._taken = min(self._taken, self.rate)
 
     def _lower(self, loss: int) -> None:
         if not self._decreases:
@@ -347,22 +399,29 @@ class RateEstimate:
         self.rate = max(1, self._best * LOWEST_PER_MILLE // 1000, self.rate * DECREASE_PER_MILLE // 1000)
 
 
-def add_voice(vote: RateVote, rate: int) -> RateVote:
-    """Add the rate that one node states to the vote; 0 states nothing."""
+def add_voice(vote: RateVote, rate: int, buffer_bytes: int = 0) -> RateVote:
+    """Add the rate that one node states to the vote, 0 states nothing, and the window that fits its buffer."""
+    smallest = _smaller(vote.buffer_bytes, buffer_bytes)
     if not rate:
-        return vote
+        return RateVote(vote.lowest, vote.total, vote.voices, vote.allowed, smallest)
     # Robust: each statement counts as at least half and at most twice the present rate of the region.
     heard = min(max(rate, vote.allowed // 2), 2 * vote.allowed) if vote.allowed else rate
     lowest = min(vote.lowest, rate) if vote.voices else rate
-    return RateVote(lowest, vote.total + heard, vote.voices + 1, vote.allowed)
+    return RateVote(lowest, vote.total + heard, vote.voices + 1, vote.allowed, smallest)
 
 
 def add_votes(one: RateVote, other: RateVote) -> RateVote:
     """Merge the votes of two sets of nodes. The allowed rate is that of the first, which came from above."""
+    smallest = _smaller(one.buffer_bytes, other.buffer_bytes)
     if not (one.voices and other.voices):
         some = one if one.voices else other
-        return RateVote(some.lowest, some.total, some.voices, one.allowed)
-    return RateVote(min(one.lowest, other.lowest), one.total + other.total, one.voices + other.voices, one.allowed)
+        return RateVote(some.lowest, some.total, some.voices, one.allowed, smallest)
+    lowest = min(one.lowest, other.lowest)
+    return RateVote(lowest, one.total + other.total, one.voices + other.voices, one.allowed, smallest)
+
+
+def _smaller(one: int, other: int) -> int:
+    return min(one, other) if one and other else one or other
 
 
 def decide_rate(vote: RateVote, rule: str) -> int:
@@ -381,13 +440,13 @@ class FairShares:
 
     __slots__ = ("_demand", "_floor", "_level", "_rate")
 
-    def __init__(self, rate: int, initial: int, used: Iterable[int]) -> None:
-        """Share by what each active sender used recently, in frames a second. Each may start with `initial`."""
+    def __init__(self, rate: int, used: Iterable[int]) -> None:
+        """Share by what each active sender used recently, in frames a second."""
         demands = sorted(map(_demand, used))
         senders = max(1, len(demands))
         self._rate = rate
         self._demand = sum(demands)
-        self._floor = min(rate, initial or rate) // senders
+        self._floor = rate // (NEW_SHARE * senders)
         # No sender gets more than this level. At it, all together use the rate, or all that they may want.
         left, count = rate, senders
         self._level = rate
@@ -412,4 +471,4 @@ class FairShares:
 
 
 def _demand(used: int) -> int:
-    return used * START_PER_MILLE // 1000 + 1
+    return used * DEMAND_PER_MILLE // 1000 + 1

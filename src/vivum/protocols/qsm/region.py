@@ -26,6 +26,7 @@ from vivum.protocols.rings.ladder import RingLadder
 from vivum.protocols.rings.placement import place
 from vivum.protocols.rings.ring import RingTimes
 from vivum.protocols.streams.region_sender import RegionSender
+from vivum.protocols.streams.send_window import SendWindow
 from vivum.protocols.streams.stream_receiver import StreamReceiver
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
@@ -36,6 +37,13 @@ DATA = Kind.DATA
 
 ROUNDS_ALIKE = 8
 """Rounds with the same result that are normal while repairs are under way."""
+
+ROUND_FRAMES = 112
+ROUND_BYTES = 160 << 10
+"""A round costs as much work as this many frames and bytes. Of a small window up to half may be unstable."""
+
+CAUTION_NS = 2 * SECOND
+"""For this long after frames were lost a member tells a window that is sure to fit its receive buffer."""
 
 EMPTY_TOKEN = Token(0, 0, 0, 0, 0, (), NO_VOTE, (), ())
 
@@ -81,8 +89,9 @@ class RegionMember:
         self._absent: list[dict[NodeId, dict[Member, int]]] = [{} for _ in plans]
         self._interval_ns = settings.token_busy_ns_max
         # This many unstable frames, or bytes in them, mean that a window fills.
-        self._filling = max(1, settings.window_frames // 8)
-        self._filling_bytes = max(1, settings.window // 8) * settings.frame_bytes_max
+        self._windows = (0, 0)
+        self._filling = self._filling_bytes = 0
+        self._fit_windows(0, 1)
         # This many mean that a sender waits, or soon will: what is stable is known here from the last round.
         self._full = max(1, settings.window * 3 // 4)
         self._urgent = False
@@ -95,6 +104,8 @@ class RegionMember:
         self._lagging = [False for _ in plans]
         self._asking: set[Member] = set()
         self._rate = RateEstimate(settings, now_ns)
+        # Frames may have been lost in the receive buffer: until when this node counts on less room in it.
+        self._cautious_until_ns = now_ns
         self._votes = [NO_VOTE for _ in plans]
         self._allowed = 0
         self._stops: dict[Member, int] = {}
@@ -148,10 +159,20 @@ class RegionMember:
             self._hurry(now_ns, unstable, unstable * stream.largest)
         return True
 
+    def on_later_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
+        """Take data frames that follow each other behind all that came of their stream; else return False."""
+        if not stream.on_later_run(now_ns, frames):
+            return False
+        self._count_run(now_ns, stream, frames)
+        return True
+
     def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
         """Take new data frames that follow each other and are next in their stream."""
         stream.on_run(now_ns, frames)
-        self._rate.on_frame(len(frames))
+        self._count_run(now_ns, stream, frames)
+
+    def _count_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
+        self._rate.on_frame(frames[-1].stop - frames[0].sequence)
         if self._rings[0].leader == self._me.node:
             unstable = stream.window.stop - stream.stable
             self._hurry(now_ns, unstable, unstable * stream.largest)
@@ -163,7 +184,7 @@ class RegionMember:
 
     def _hurry(self, now_ns: int, unstable: int, unstable_bytes: int) -> None:
         """Begin a round soon: at once when a window fills, since its sender will wait for the result."""
-        if unstable >= self._filling or unstable_bytes >= self._filling_bytes:
+        if self._fills(unstable, unstable_bytes):
             self._interval_ns = self._settings.token_busy_ns_min
         self._rings[0].hurry(now_ns)
 
@@ -213,20 +234,45 @@ class RegionMember:
         # at once: a repair from another ring, or from the sender, takes several rounds.
         return min(base_ns << min(self._rounds_alike - ROUNDS_ALIKE, 8), 4 * self._settings.token_busy_ns_max)
 
-    def _measure(self) -> None:
-        """Update how much of any window is in use: a token is needed before it is full, not for every frame."""
-        unstable_bytes = ((stream.window.stop - stream.stable) * stream.largest for stream in self.streams.values())
-        frames, size = self._unstable(), max(unstable_bytes, default=0)
-        if self.own is not None:
-            size = max(size, self.own.window_bytes)
+    def _fit_windows(self, buffer_bytes: int, sharers: int) -> None:
+        """Learn which windows senders have (`SendWindow.fit`), and so what of one means that it fills."""
+        if (buffer_bytes, sharers) == self._windows:
+            return
+        self._windows = (buffer_bytes, sharers)
         settings = self._settings
-        fills = frames >= self._filling or size >= self._filling_bytes
-        self._interval_ns = settings.token_busy_ns_min if fills else settings.token_busy_ns_max
+        window = SendWindow(settings, 0)
+        window.fit(buffer_bytes, sharers)
+        frames, size = window.frames_max, min(window.bytes, window.frames_max * settings.frame_bytes_max)
+        self._filling = max(1, frames // 8, min(frames // 2, ROUND_FRAMES))
+        self._filling_bytes = max(settings.frame_bytes_max, size // 8, min(size // 2, ROUND_BYTES))
+
+    def _measure(self) -> None:
+        """Update how much of any window is in use: a token is needed before it is full, not for every frame.
+
+        At the end of a round, without what that made stable: a round that begins before more has come tells nothing.
+        """
+        settings = self._settings
+        self._interval_ns = settings.token_busy_ns_max
+        for stream in self.streams.values():
+            if self._fills(unstable := stream.window.stop - stream.stable, unstable * stream.largest):
+                self._interval_ns = settings.token_busy_ns_min
+        own = self.own
+        if own is not None and own.next_frame > own.first:
+            # The report on this round is still to come.
+            unstable = own.next_frame - max(own.first, min(own.next_frame, self._verdict(self._me).stable))
+            if self._fills(unstable, own.window_bytes * unstable // (own.next_frame - own.first)):
+                self._interval_ns = settings.token_busy_ns_min
+
+    def _fills(self, unstable: int, unstable_bytes: int) -> bool:
+        """Return whether so much of a window means that it fills: its sender will wait for the next round."""
+        return unstable >= self._filling or unstable_bytes >= self._filling_bytes
 
     def _unstable(self) -> int:
         """Return the number of frames in the fullest window that this node knows of."""
-        unstable = max((stream.window.stop - stream.stable for stream in self.streams.values()), default=0)
-        return unstable if self.own is None else max(unstable, self.own.next_frame - self.own.first)
+        unstable = 0 if self.own is None else self.own.next_frame - self.own.first
+        for stream in self.streams.values():
+            unstable = max(unstable, stream.window.stop - stream.stable)
+        return unstable
 
     # Rings.
 
@@ -238,7 +284,6 @@ class RegionMember:
 
     def begin(self, now_ns: int, level: int) -> Token:
         """Make the token of a round that this node leads."""
-        self._measure()
         if level == 0:
             self._untold = False
         down = tuple(self.desk.take_downward(level))
@@ -292,7 +337,7 @@ class RegionMember:
             requests = self.desk.serve(token.requests, self.streams)
             asked, lost = self.desk.ask(now_ns, token.requests, self.streams)
             requests += asked
-            vote = add_voice(token.rate, self._state_rate(now_ns, lost))
+            vote = add_voice(token.rate, self._state_rate(now_ns, lost), self._fitting_bytes(now_ns, lost))
         else:
             requests = self.desk.take_down(level, token.requests)
             requests += self.desk.take_upward(level - 1)
@@ -303,6 +348,17 @@ class RegionMember:
             streams=tuple(records.values()),
             requests=tuple(requests[:REQUESTS_MAX]),
         )
+
+    def _fitting_bytes(self, now_ns: int, lost: int) -> int:
+        """Return the window that fits the receive buffer of this node: a smaller one if it may have run over lately.
+
+        How much goes into it depends on how frames come. Whether it ran over nobody tells (the kernel's count has other
+        drops too), but wherever frames were lost, less on the way does no harm.
+        """
+        if lost:
+            self._cautious_until_ns = now_ns + CAUTION_NS
+        settings = self._settings
+        return settings.window_bytes_sure if now_ns < self._cautious_until_ns else settings.window_bytes
 
     def _state_rate(self, now_ns: int, lost: int) -> int:
         """Return the rate that this node can take. One that is behind states none: the others do not wait for it."""
@@ -316,7 +372,7 @@ class RegionMember:
             stream.measure_delay(now_ns)
             if stream.standing_ns is not None:
                 delays.append(stream.standing_ns)
-        queue_ns = delays[0] if len(delays) == 1 and self._settings.rate_initial else None
+        queue_ns = delays[0] if len(delays) == 1 else None
         is_full = self._unstable() >= self._full
         return self._rate.update(now_ns, own_frames, self._standing_ns(delays), is_full, queue_ns)
 
@@ -324,8 +380,7 @@ class RegionMember:
         """Return how long a harmful queue has stood. A delay of one stream alone is caused at its sender."""
         if len(delays) > 1:
             return min(delays)
-        # Where no link can be overrun there is no queue in an interface either: a receiver is slow.
-        return max(0, delays[0] - OWN_QUEUE_NS) if delays and self._settings.rate_initial else 0
+        return max(0, delays[0] - OWN_QUEUE_NS) if delays else 0
 
     def _own_records(self) -> list[StreamRecord]:
         """Return this node's own records."""
@@ -401,6 +456,7 @@ class RegionMember:
                 Member(NodeId(record.sender), Incarnation(record.incarnation)): record for record in records
             }
             self.desk.send_up(level, self.desk.seen_by_all(level, token.requests))
+            self._measure()
             if self._rings[level + 1].is_leader:
                 self._rings[level + 1].hurry(now_ns)
             return
@@ -409,6 +465,7 @@ class RegionMember:
         self._count_active(now_ns, token)
         self._allowed = decide_rate(token.rate, self._settings.rate_rule)
         self._report(token, self.desk.seen_by_all(level, token.requests))
+        self._measure()
 
     def _is_held_back(self, record: StreamRecord) -> bool:
         """Return whether a sender that is still there waits for a member to deliver what it has."""
@@ -464,8 +521,8 @@ class RegionMember:
         """Decide about a stream for the whole region."""
         sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
         verdict = self._verdict(sender)
-        # Until the rate is found, no member has shown what it can take.
-        is_pace_known = not (self._settings.rate_initial and self._rate.is_starting)
+        # A rate that this node itself never found too high may be that of one weak member.
+        is_pace_known = not (self._allowed and self._rate.is_starting)
         if verdict.decide(now_ns, record, self._settings, is_pace_known):
             self._untold = True
         self._apply(now_ns, sender, record, verdict)
@@ -477,7 +534,10 @@ class RegionMember:
             wanted = missing.setdefault((request.sender, request.incarnation), RangeSet())
             wanted.update(RangeSet.from_bounds(request.bounds))
         used = {sender: self._used_lately(sender) for sender in self._used}
-        shares = FairShares(self._allowed, self._settings.rate_initial, used.values())
+        shares = FairShares(self._allowed, used.values())
+        # Who just began has used nothing yet.
+        senders = max(1, len(used), sum([record.stop > record.stable for record in token.streams]))
+        self._fit_windows(token.rate.buffer_bytes, senders)
         for record in token.streams:
             sender = Member(NodeId(record.sender), Incarnation(record.incarnation))
             verdict = self._verdicts[sender]
@@ -494,8 +554,8 @@ class RegionMember:
                 rate = shares.of(used.get(sender, 0))
                 ranges = beyond(verdict.stable, record.reach, record.lacking) if record.reach else ()
                 report = RegionReport(
-                    sender.incarnation, verdict.stable, verdict.floor, bounds, rate, max(1, len(used)), ranges,
-                    verdict.confirmed,
+                    sender.incarnation, verdict.stable, verdict.floor, bounds, rate, senders, ranges,
+                    verdict.confirmed, token.rate.buffer_bytes,
                 )  # fmt: skip
                 self.reports.append((sender, report))
         self._asking.clear()

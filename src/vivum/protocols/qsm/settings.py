@@ -72,6 +72,12 @@ class QsmSettings(StreamSettings):
         why="What a sender that knows of a new view first may send before the others know of it.",
         effect="At the limit further ones are dropped, and repaired later.",
     )
+    window_bytes_sure: int = setting(
+        1_572_864,
+        unit="bytes",
+        why="As `window_bytes`, where buffers take as much of frames that come alone as of trains.",
+        effect="A member that lost frames tells this window, and `window_bytes` again after 2 s without loss.",
+    )
     token_idle_ns: int = setting(
         1 * SECOND,
         unit="ns",

@@ -110,8 +110,9 @@ class OutgoingStream:
 
     def seal(self, builder: FrameBuilder, header: tuple[int, ...], now_ns: int) -> bytes:
         """Seal one frame of what waits, and keep it if somebody may ask for it; the header ends before its number."""
-        (data,), (packed,), _ = self._outboxes.seal(builder, 1, 1, (*header, self.next_frame, now_ns))
-        self._messages_sealed = packed[0][1]
+        (train,), (stops,), _ = self._outboxes.seal(builder, 1, 1, (*header, self.next_frame, now_ns))
+        data = train.data
+        self._messages_sealed = stops.between(0, 1)[self.group]
         self.next_frame += 1
         self.heartbeat_ns = self._settings.heartbeat_ns_min
         if self._settings.reliable and self.peers:

@@ -10,8 +10,8 @@ class Pacer:
     __slots__ = ("_go_ns", "_late_slack_ns", "_next_ns", "_quantum_ns", "_rate", "_slack_ns", "_waits")
 
     def __init__(self, settings: StreamSettings) -> None:
-        # Until the region has said what it can take.
-        self._rate = settings.rate_initial
+        # The window alone is the limit, until the region says that a link or a member takes less.
+        self._rate = 0
         self._next_ns = 0
         self._slack_ns = settings.pacing_slack_ns
         self._late_slack_ns = max(settings.pacing_slack_ns, settings.pacing_late_slack_ns)

@@ -32,19 +32,21 @@ from vivum.protocols.streams.marks import (
     view_mark,
 )
 from vivum.protocols.streams.pacer import Pacer
+from vivum.protocols.streams.send_window import SendWindow
 from vivum.protocols.streams.settings import StreamSettings
-from vivum.wire.codec import FrameBuilder, Part, relabel
+from vivum.wire.codec import FrameBuilder, Part, Stops, relabel
 from vivum.wire.kinds import Kind
-from vivum.wire.outboxes import Outboxes, Packed
+from vivum.wire.outboxes import Outboxes
 from vivum.wire.tokens import RegionReport
-from vivum.wire.trains import Train, couple
+from vivum.wire.trains import Train
 
 ViewKey = tuple[int, int]
 """A region view: region and view."""
 
 UNCONFIRMED_MAX = 1 << 17
-"""Frames that the application was not told of. Past it the window is closed: a member that sleeps is waited for then,
-until the service drops it. At full rate on loopback that is ten seconds, longer than the service takes."""
+"""Runs of frames, sealed together, that the application was not told of. Past it the window is closed: a member that
+sleeps is waited for then, until the service drops it. At full rate that is several seconds, longer than the service
+takes."""
 
 FRAME_BYTES_CUT_MAX = 9000
 """In larger frames what is not filled is a small part, and a message that is cut costs every receiver a join."""
@@ -77,6 +79,7 @@ class RegionSender:
         # For each group: the first message put in here, one past the last, and one past the last that is stable.
         self.put: dict[GroupId, list[int]] = {}
         self.pacer = Pacer(settings)
+        self.window = SendWindow(settings, next_frame)
         # The rate allows the next frame then, and has counted it.
         self.reserved_ns: int | None = None
         self.outboxes = Outboxes(settings.frame_bytes_max <= FRAME_BYTES_CUT_MAX)
@@ -85,9 +88,8 @@ class RegionSender:
         # Frames for several streams wait for a frame of this one alone, or for a place in its window.
         self.is_awaited = False
         self.claims: set[object] = set()
-        # Bytes of the frames in the window, and how many there may be.
+        # Bytes of the frames in the window.
         self.window_bytes = 0
-        self._window_bytes_max = settings.window_bytes
         # Frames of it that every member has, though one before them is still missing somewhere.
         self._ahead = 0
         # What to do about slow members: the strictest wish of the groups that are sent here, and what was told.
@@ -98,7 +100,9 @@ class RegionSender:
         self._views: dict[GroupId, ViewNumber] = {}
         self._view_marks: deque[ViewMark] = deque()
         self._frames = KeptFrames(next_frame)
-        self._stops: deque[Packed] = deque()
+        # For frames that are not confirmed, which messages end in them: the number of the first of some that were
+        # sealed together, and their stops.
+        self._stops: deque[tuple[int, Stops]] = deque()
         self._resent_ns: dict[int, int] = {}
 
     # Out.
@@ -155,12 +159,12 @@ class RegionSender:
         """
         settings, in_window = self._settings, self.next_frame - self.first
         unstable = in_window - self._ahead
-        frames = settings.window_frames - unstable
+        frames = self.window.frames - unstable
         if self.claims:
-            frames -= min(len(self.claims) - (by in self.claims), settings.window_frames // 4)
+            frames -= min(len(self.claims) - (by in self.claims), self.window.frames // 4)
         # However much is stable behind a gap, receivers hold no more than their caches take.
-        frames = min(frames, settings.cache_frames_max - in_window, self.confirmed + UNCONFIRMED_MAX - self.next_frame)
-        size = self._window_bytes_max - self.window_bytes
+        frames = min(frames, settings.cache_frames_max - in_window, UNCONFIRMED_MAX - len(self._stops))
+        size = self.window.bytes - self.window_bytes
         if not unstable:
             size = max(size, 1)
         return (frames, size) if frames > 0 and size > 0 else (0, 0)
@@ -199,22 +203,21 @@ class RegionSender:
         if self.pacer.is_limited:
             frames_max = min(frames_max, 1 + self.pacer.ready_count(now_ns))
         header = (*header, self.next_frame, now_ns)
-        packed: list[Packed]
         if self.must_speak and not self._speak(builder, before):
             # Messages must not overtake the marks that are left.
-            frames, packed, taken = [builder.seal(*header)], [[]], 0
+            trains, stops, _, taken = builder.seal_parts([], 0, False, 1, 1, *header)
+            every = [stops]
         else:
             if self.slow != self._told:
                 # Its mark found no room behind that of the beginning: it is for the next frame.
                 frames_max = 1
             tail = _ENDING if self.closing and not self.closed else ()
-            frames, packed, taken = self.outboxes.seal(builder, frames_max, bytes_max, header, tail)
-            if tail and packed[-1] and packed[-1][-1][0] == MARKS:
-                packed[-1].pop()
-                self.closed = True
-        self.pacer.on_sent(len(frames) - 1)
-        trains = couple(frames, builder.capacity)
-        self.keep(trains, packed, taken, now_ns)
+            trains, every, taken = self.outboxes.seal(builder, frames_max, bytes_max, header, tail)
+            if tail:
+                self.closed = MARKS in every[-1].between(0, every[-1].frames)
+        before_frame = self.next_frame
+        self.keep(trains, every, taken, now_ns)
+        self.pacer.on_sent(self.next_frame - before_frame - 1)
         return trains
 
     def is_clear(self, group: GroupId, view: ViewNumber) -> bool:
@@ -240,10 +243,10 @@ class RegionSender:
         """Seal a frame of these messages, which must fit, and keep it; only where the stream `is_clear`."""
         part: Part = (group, first, list(payloads), 0, 0)
         header = (*header, self.next_frame, now_ns)
-        frames = builder.seal_parts([part], 1, False, 1, 1, *header)[0]
-        stop = self.put[group][1] = first + len(payloads)
-        self.keep([Train(frames[0])], [[(group, stop)]], 0, now_ns)
-        return frames[0]
+        trains, stops, _, _ = builder.seal_parts([part], 1, False, 1, 1, *header)
+        self.put[group][1] = first + len(payloads)
+        self.keep(trains, [stops], 0, now_ns)
+        return trains[0].data
 
     def _speak(self, builder: FrameBuilder, before: Sequence["RegionSender"]) -> bool:
         """Begin a frame with marks; return whether messages may follow."""
@@ -258,13 +261,15 @@ class RegionSender:
             self._view_marks.popleft()
         return True
 
-    def keep(self, trains: Sequence[Train], packed: Sequence[Packed], taken: int, now_ns: int) -> None:
-        """Keep the next frames until they are stable, with what is in each and their bytes of messages together."""
+    def keep(self, trains: Sequence[Train], stops: Sequence[Stops], taken: int, now_ns: int) -> None:
+        """Keep the next frames until they are stable, with what ends in them and their bytes of messages together."""
         self._frames.extend(trains)
         for train in trains:
             self.window_bytes += len(train.data)
-        self._stops.extend(packed)
-        self.next_frame += len(packed)
+        for each in stops:
+            self._stops.append((self.next_frame, each))
+            self.next_frame += each.frames
+        self.window.on_sent(self.next_frame - self.first - self._ahead)
         self.waiting_bytes -= taken
         self._beat_soon(now_ns)
 
@@ -279,11 +284,9 @@ class RegionSender:
 
     # What the region reports.
 
-    def on_report(self, report: RegionReport) -> set[GroupId]:
+    def on_report(self, now_ns: int, report: RegionReport) -> set[GroupId]:
         """Open the window, forget what nobody will ask for; return the groups of which all members have more now."""
         changed: set[GroupId] = set()
-        # The buffers of a region's members are for all who send into it.
-        self._window_bytes_max = self._settings.window_bytes // report.sharers
         first = max(self.first, min(report.stable, self.next_frame))
         if first > self.first:
             self.window_bytes -= self._frames.size_between(self.first, first)
@@ -295,21 +298,36 @@ class RegionSender:
             ahead.discard_range(0, self.first)
             ahead.discard_range(self.next_frame, 1 << 64)
             self._ahead = ahead.count()
+        self.window.fit(report.buffer_bytes, report.sharers)
+        self.window.on_stable(now_ns, self.first, self.next_frame)
+        self.window.pace(report.rate > 0, self.next_frame - self.first - self._ahead)
+        self.pacer.set_rate(report.rate)
         floor = max(self.floor, min(report.floor, self.first))
         if self._resent_ns:
             for number in range(self.floor, floor):
                 self._resent_ns.pop(number, None)
         self._frames.forget_below(floor)
         self.floor = floor
-        stops, put = self._stops, self.put
-        for _ in range(self.confirmed, min(report.confirmed, self.floor)):
-            for group, stop in stops.popleft():
-                put[group][2] = stop
-                changed.add(group)
-        self.confirmed = max(self.confirmed, min(report.confirmed, self.floor))
+        confirmed = min(report.confirmed, self.floor)
+        if confirmed > self.confirmed:
+            self._confirm(confirmed, changed)
         if self.confirmed == self.next_frame:
             self.heartbeat_at_ns = None
         return changed
+
+    def _confirm(self, stop: int, changed: set[GroupId]) -> None:
+        """Note up to which frame all members have delivered everything, and the groups of which they have more now."""
+        stops, put, start = self._stops, self.put, self.confirmed
+        self.confirmed = stop
+        while stops and stops[0][0] < stop:
+            first, each = stops[0]
+            for group, end in each.between(start - first, stop - first).items():
+                if group != MARKS:
+                    put[GroupId(group)][2] = end
+                    changed.add(GroupId(group))
+            if first + each.frames > stop:
+                break
+            stops.popleft()
 
     def end_unheard(self) -> set[GroupId]:
         """End the stream where nobody is left who could lack anything; return the groups that had something open.
@@ -318,7 +336,7 @@ class RegionSender:
         number would never be confirmed.
         """
         stop = self.next_frame
-        changed = self.on_report(RegionReport(0, stop, stop, (), 0, confirmed=stop))
+        changed = self.on_report(0, RegionReport(0, stop, stop, (), 0, confirmed=stop))
         for group in self.outboxes.groups():
             self.outboxes.take(group)
             self.put[group][2] = self.put[group][1]
@@ -337,7 +355,10 @@ class RegionSender:
                     self._resent_ns[number] = now_ns
                     found.append(self._frame(number))
                     if len(found) == frames_max:
-                        return found
+                        break
+            if len(found) == frames_max:
+                break
+        self.window.on_lost(len(found))
         return found
 
     def _frame(self, number: int) -> bytes:

@@ -25,6 +25,9 @@ class RegionView(Protocol):
     def on_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> None:
         """Take new frames that follow each other and are next in their stream."""
 
+    def on_later_run(self, now_ns: int, stream: StreamReceiver, frames: list[Frame]) -> bool:
+        """Take frames that follow each other behind all that came of their stream; return whether they are that."""
+
 
 ReceiveRoute = tuple[RegionView, StreamReceiver, SenderFifo, Endpoint]
 """Where the frames of a stream go: its region view, the stream, all streams of its sender in their order; and from
@@ -39,7 +42,7 @@ def take_run(
 ) -> int:
     """Take and deliver the new frames from an index on that are next in their stream.
 
-    Return how many were dealt with, often none.
+    Return how many of the list were dealt with, often none.
     """
     first = frames[start]
     # The first frame of a stream tells what must come before it.
@@ -50,8 +53,12 @@ def take_run(
     if source != home:
         return 0
     run = frames if len(frames) == 1 else frames[start : start + consecutive(frames, start)]
-    if not (stream.is_next(first.sequence, len(run)) and fifo.is_ready(stream)):
-        return 0
+    if not (stream.is_next(first.sequence, run[-1].stop) and fifo.is_ready(stream)):
+        if not region.on_later_run(now_ns, stream, run):
+            return 0
+        # Nothing, if they wait for what is missing.
+        fifo.deliver(effects)
+        return len(run)
     messages = fifo.cut(run)
     region.on_run(now_ns, stream, run)
     fifo.deliver_run(stream, run, messages, effects)

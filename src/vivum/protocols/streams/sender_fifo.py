@@ -28,7 +28,7 @@ from vivum.observe.counters import Counters
 from vivum.protocols.commands import GapReported, SlowMembers
 from vivum.protocols.streams.marks import END_MARK, MARKS, SLOW_MARK, SLOW_MARKS, VIEW_MARK, decode_view_mark
 from vivum.protocols.streams.stream_receiver import StreamReceiver
-from vivum.wire.codec import Frame, PackedRun, TakenRun, take_runs
+from vivum.wire.codec import Frame, PackedRun, TakenRun, single_frames, take_runs
 from vivum.wire.fragments import Joiner
 
 NEVER = 1 << 64
@@ -200,8 +200,8 @@ class SenderFifo:
         while number < stop and bytes_max > 0:
             frame = held.pop(number, None)
             if frame is not None:
-                number += 1
-                bytes_max -= frame.length
+                number += frame.count
+                bytes_max -= frame.size
                 frames.append(frame)
                 continue
             if not stream.is_unwanted:
@@ -245,24 +245,31 @@ class SenderFifo:
         sender, view, views = self.sender, stream.view, stream.views
         expected, append = self.expected, effects.append
         is_plain = not (self._torn or self._barred or stream.lacks)
+        # The train that a run begins in, and how many frames are before that and the next one.
+        which, before, behind = 0, 0, frames[0].count
         for place, (index, group, first, flags, payloads) in enumerate(runs):
+            while index >= behind:
+                which += 1
+                before, behind = behind, behind + frames[which].count
+            train = frames[which]
             if is_plain and not flags and expected.get(group) == first and group not in views:
                 expected[group] = first + len(payloads)
-                sent_ns = frames[index].sent_ns
-                append(Delivery(group, sender, first, payloads, view, sent_ns))  # type: ignore[arg-type]
-            elif group == MARKS:
-                view_number = self._read_marks(frames[index], first, payloads, stream)
+                append(Delivery(group, sender, first, payloads, view, train.sent_ns))  # type: ignore[arg-type]
+                continue
+            number = train.sequence + index - before
+            if group == MARKS:
+                view_number = self._read_marks(number, first, payloads, stream)
                 if view_number > self._known_epoch():
                     left = runs[place + 1 :]
                     self._waiting = (view_number, frames, left, stream)
-                    stream.delivered = frames[left[0][0]].sequence if left else frames[-1].sequence + 1
+                    stream.delivered = single_frames(frames)[left[0][0]].sequence if left else frames[-1].stop
                     return
             else:
-                self._deliver_messages(group, first, flags, payloads, frames[index], stream, effects)
+                self._deliver_messages(group, first, flags, payloads, number, train.sent_ns, stream, effects)
                 if self.is_broken:
-                    stream.delivered = frames[index].sequence
+                    stream.delivered = number
                     return
-        stream.delivered = frames[-1].sequence + 1
+        stream.delivered = frames[-1].stop
 
     def _deliver_messages(
         self,
@@ -270,11 +277,12 @@ class SenderFifo:
         first: int,
         flags: int,
         payloads: list[bytes] | PackedRun,
-        frame: Frame,
+        frame: int,
+        sent_ns: int,
         stream: StreamReceiver,
         effects: list[Effect],
     ) -> None:
-        """Deliver a run of messages of a group, if they are wanted and next."""
+        """Deliver a run of messages of a group that begins in a frame, if they are wanted and next."""
         view, lacks = stream.view, stream.lacks
         if lacks and bisect_right(lacks, group) % 2:
             self.counters.messages_filtered += len(payloads)
@@ -286,7 +294,7 @@ class SenderFifo:
             if not stream.sender_gone:
                 self.is_broken = True
                 return
-            stream.give_up_at(frame.sequence)
+            stream.give_up_at(frame)
             self._report_lost(group, first if expected is None else expected, first + len(payloads), effects)
             return
         if expected is not None and first > expected:
@@ -312,9 +320,9 @@ class SenderFifo:
         self.expected[group] = first + len(payloads)
         if group in stream.views:
             for start, part, number in _by_view(stream.views[group], first, payloads, view):
-                effects.append(Delivery(GroupId(group), self.sender, start, part, number, frame.sent_ns))
+                effects.append(Delivery(GroupId(group), self.sender, start, part, number, sent_ns))
         else:
-            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, frame.sent_ns))
+            effects.append(Delivery(GroupId(group), self.sender, first, payloads, view, sent_ns))
 
     def _report_lost(self, group: int, first: int, stop: int, effects: list[Effect]) -> None:
         if first < stop:
@@ -322,7 +330,7 @@ class SenderFifo:
             self.expected[group] = stop
             effects.append(GapReported(GroupId(group), self.sender, first, stop))
 
-    def _read_marks(self, frame: Frame, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> int:
+    def _read_marks(self, frame: int, first: int, payloads: Sequence[bytes], stream: StreamReceiver) -> int:
         """Take a mark; return the number of the view that must be installed before what follows, or 0."""
         mark = payloads[0]
         if first == VIEW_MARK:
@@ -343,7 +351,7 @@ class SenderFifo:
             return view
         if first == SLOW_MARK:
             stream.slow = max(stream.slow, SLOW_MARKS.get(mark, SlowMembers.ISOLATE))
-        elif first == END_MARK and frame.sequence + 1 >= stream.window.stop:
+        elif first == END_MARK and frame + 1 >= stream.window.stop:
             stream.closed = True
         return 0
 

@@ -30,17 +30,17 @@ class StreamSettings:
         why="Twice `window_frames` on Ethernet, for two senders. Large frames must fit the buffers of receivers.",
         effect="At the limit nothing new is sealed, and messages wait. Several senders into one region share it.",
     )
+    window_initial_frames: int = setting(
+        32,
+        unit="frames",
+        why="What the queue of any switch takes. The window doubles in each round until it is open.",
+        effect="More begins faster, and overruns queues when several senders begin at once.",
+    )
     resend_ns_min: int = setting(
         10 * MILLISECOND,
         unit="ns",
         why="A frame that was just sent again is still on its way to those who report it missing.",
         effect="Less sends in vain more often.",
-    )
-    rate_initial: int = setting(
-        2000,
-        unit="frames a second",
-        why="A fifth of what a node of seed 004 handles; growing by 15 % every 100 ms it is there in a second.",
-        effect="More starts faster, and overruns queues when several senders start at once. 0: no limit until loss.",
     )
     pacing_slack_ns: int = setting(
         5 * MILLISECOND,

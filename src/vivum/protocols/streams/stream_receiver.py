@@ -4,7 +4,7 @@ Numbers frames, not messages: groups play no part here, so thousands of them cos
 Messages are made by the FIFO that the stream belongs to. How missing frames are asked for, and which frames a node
 keeps for others, is up to the protocol: it makes a subclass.
 
-Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from `floor` on that
+Invariants: `held` has the frames received and not yet delivered; `cache` has frames received from its floor on that
 this node holds for others; `confirmable <= delivered <= window.prefix`.
 """
 
@@ -12,6 +12,7 @@ from vivum.core.ids import Member, RegionId, ViewNumber
 from vivum.core.ranges import RangeSet
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import SlowMembers
+from vivum.protocols.streams.frame_cache import FrameCache
 from vivum.protocols.streams.settings import StreamSettings
 from vivum.wire.codec import BEYOND, DUPLICATE, GROUP_MAX, Frame, SequenceWindow
 from vivum.wire.kinds import Kind
@@ -34,7 +35,6 @@ class StreamReceiver:
     """What this node has of one stream."""
 
     __slots__ = (
-        "_cache_floor",
         "_counters",
         "_delay_base_ns",
         "_delay_count",
@@ -99,10 +99,10 @@ class StreamReceiver:
         self.lacks: tuple[int, ...] = ()
         # For groups whose view, by the sender's mark, is not the region's: from which message on, which view.
         self.views: dict[int, list[tuple[int, int]]] = {}
+        # By the number of the first, trains in one piece.
         self.held: dict[int, Frame] = {}
-        self.cache: dict[int, Frame] = {}
-        self._cache_floor = 0
-        # All frames, or none, are held for others; else `_holds` says which.
+        self.cache = FrameCache()
+        # All frames, or none, are held for others; else `_held_of` says which.
         self._holds_all = False
         self._holds_none = True
         self._counters = counters
@@ -126,7 +126,7 @@ class StreamReceiver:
             return True
         stop = self.window.stop
         # The floor, not the stable point: until then a member may need us for what it lacks.
-        reached = self.stable if self.sender_gone else self._cache_floor
+        reached = self.stable if self.sender_gone else self.cache.floor
         return (self.closed or self.sender_gone) and self.delivered >= stop and reached >= stop
 
     @property
@@ -164,11 +164,7 @@ class StreamReceiver:
         if is_repair:
             self._counters.repairs_received += 1
         else:
-            delay_ns = now_ns - frame.sent_ns
-            if delay_ns < self._delay_low_ns:
-                self._delay_low_ns = delay_ns
-            self._delay_sum_ns += delay_ns
-            self._delay_count += 1
+            self._note_delay(now_ns - frame.sent_ns, 1)
         if sequence >= known:
             self.closed = False
         if sequence >= self._highest:
@@ -178,11 +174,10 @@ class StreamReceiver:
             self.largest = frame.length
         if not self.is_unwanted:
             self.held[sequence] = frame
-        if self._holds_all or self._holds(sequence):
-            self.cache[sequence] = frame
+        self._keep(frame)
         return True
 
-    def is_next(self, first: int, count: int) -> bool:
+    def is_next(self, first: int, stop: int) -> bool:
         """Return whether frames are new and next, with nothing missing or held: they may be delivered at once."""
         window = self.window
         return (
@@ -190,47 +185,63 @@ class StreamReceiver:
             and self.delivered == first
             and not window.held
             and not self.is_unwanted
-            and count <= window.capacity
+            and stop - first <= window.capacity
         )
 
     def on_run(self, now_ns: int, frames: list[Frame]) -> None:
         """Take frames that follow each other and are next. They must be delivered at once."""
         window = self.window
-        first = frames[0].sequence
-        count = len(frames)
-        stop = first + count
+        first, stop = frames[0].sequence, frames[-1].stop
         if stop > window.stop:
             self.closed = False
         # As if each were added singly: none of them came before.
         window.skip_to(stop)
         self._highest = stop
         self._heard_ns = now_ns
-        self._delay_count += count
-        if count == 1:
-            # The same as below with less work, since answers arrive alone.
-            length = frames[0].length
-            if length > self.largest:
-                self.largest = length
-            delay_ns = now_ns - frames[0].sent_ns
-            if delay_ns < self._delay_low_ns:
-                self._delay_low_ns = delay_ns
-            self._delay_sum_ns += delay_ns
-            if self._holds_all:
-                self.cache[first] = frames[0]
-                return
-        else:
-            self.largest = max(self.largest, *[frame.length for frame in frames])
-            sent = [frame.sent_ns for frame in frames]
-            self._delay_low_ns = min(self._delay_low_ns, now_ns - max(sent))
-            self._delay_sum_ns += count * now_ns - sum(sent)
-        if self._holds_all:
-            self.cache.update(zip(range(first, stop), frames, strict=True))
-        elif not self._holds_none:
-            self.cache.update((each.sequence, each) for each in frames if self._holds(each.sequence))
+        for frame in frames:
+            if frame.length > self.largest:
+                self.largest = frame.length
+            self._keep(frame)
+        self._note_delay(now_ns - frames[-1].sent_ns, stop - first)
 
-    def _holds(self, sequence: int) -> bool:  # noqa: ARG002
-        """Return whether this node is to keep a frame for others. No, unless the protocol says which."""
-        return False
+    def on_later_run(self, now_ns: int, frames: list[Frame]) -> bool:
+        """Take frames that follow each other behind all that came; they wait for what is missing.
+
+        Return False, and do nothing, if that is not what they are: they are for `on_data`, one by one.
+        """
+        first, stop, known = frames[0].sequence, frames[-1].stop, self.window.stop
+        if self.is_unwanted or stop - self.delivered > self.window.capacity or not self.window.add_run(first, stop):
+            return False
+        if stop > known:
+            self.closed = False
+        self._highest = stop
+        self._heard_ns = now_ns
+        for frame in frames:
+            if frame.length > self.largest:
+                self.largest = frame.length
+            self.held[frame.sequence] = frame
+            self._keep(frame)
+        self._note_delay(now_ns - frames[-1].sent_ns, stop - first)
+        return True
+
+    def _note_delay(self, delay_ns: int, count: int) -> None:
+        """Note how long frames took. Of those that came together the last one says: others may have waited for it."""
+        if delay_ns < self._delay_low_ns:
+            self._delay_low_ns = delay_ns
+        self._delay_sum_ns += count * delay_ns
+        self._delay_count += count
+
+    def _keep(self, frame: Frame) -> None:
+        """Keep what is held for others of a frame, or of those of a train."""
+        if self._holds_all:
+            self.cache.add(frame)
+        elif not self._holds_none:
+            for part in self._held_of(frame):
+                self.cache.add(part)
+
+    def _held_of(self, frame: Frame) -> list[Frame]:  # noqa: ARG002
+        """Return what this node is to keep for others of a frame. Nothing, unless the protocol says which."""
+        return []
 
     def measure_delay(self, now_ns: int) -> None:
         """Measure how long frames stood in queues lately.
@@ -263,14 +274,8 @@ class StreamReceiver:
             self.closed = self.closed or closed
         if stable > self.stable:
             self.stable, self.largest = stable, 0
-        if floor > self._cache_floor:
-            for number in (
-                range(self._cache_floor, floor)
-                if len(self.cache) > floor - self._cache_floor
-                else [number for number in self.cache if number < floor]
-            ):
-                self.cache.pop(number, None)
-            self._cache_floor = floor
+        if floor > self.cache.floor:
+            self.cache.forget_below(floor)
 
     # Repair.
 
@@ -279,16 +284,11 @@ class StreamReceiver:
         cache = self.cache
         if not cache:
             return []
-        found = []
+        found: list[Frame] = []
         for start, stop in RangeSet.from_bounds(bounds).ranges():
-            wanted = range(max(start, self._cache_floor), min(stop, self.window.stop))
-            # Bound the work by what is here, whatever a peer asks for.
-            for number in wanted if len(wanted) <= len(cache) else sorted(each for each in cache if each in wanted):
-                frame = cache.get(number)
-                if frame is not None:
-                    found.append(frame)
-                    if len(found) == frames_max:
-                        return found
+            if len(found) >= frames_max:
+                break
+            found += cache.between(max(start, cache.floor), min(stop, self.window.stop), frames_max - len(found))
         return found
 
     def give_up_next(self) -> None:

@@ -25,7 +25,7 @@ from vivum.wire.fragments import Joiner
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes
-from vivum.wire.trains import address, couple
+from vivum.wire.trains import address
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class UnrepairedMachine:
         if me is None or group not in self._client.groups:
             raise NotNowError(f"group {group} is not entered yet; wait for its first view, or join it")
         self._note_life(me)
-        waiting = sum(stream.waiting_bytes for stream in self._streams.values())
+        waiting = self._waiting_bytes()
         if waiting and waiting + size > self.settings.waiting_bytes_max:
             raise NotNowError(
                 f"{waiting} bytes wait; with {size} more they would pass "
@@ -130,6 +130,14 @@ class UnrepairedMachine:
         self._unconfirmed[group] = None
         view = self._client.group_view(group)
         self.effects.append(Delivery(group, me, first, payloads, view, now_ns))
+
+    def room_bytes(self, group: GroupId) -> int:
+        """Return how many bytes of messages of a group are sure to be accepted, until the next input."""
+        is_entered = self._client.member is not None and group in self._client.groups
+        return max(0, self.settings.waiting_bytes_max - self._waiting_bytes()) if is_entered else 0
+
+    def _waiting_bytes(self) -> int:
+        return sum(stream.waiting_bytes for stream in self._streams.values())
 
     def next_sequence(self, group: GroupId) -> int:
         """Return the number that the next own message of a group gets."""
@@ -180,13 +188,14 @@ class UnrepairedMachine:
             stream = self._streams[region]
             header = (Kind.UNREPAIRED, self._gate.domain, *self._me, region, stream.view)
             bytes_max = -(-room_bytes // max(1, len(stream.destinations)))
-            frames, _, taken = stream.outboxes.seal(
+            trains, _, taken = stream.outboxes.seal(
                 self._builder, FRAMES_MAX, bytes_max, (*header, stream.next_frame, self._now_ns)
             )
-            stream.next_frame += len(frames)
             stream.waiting_bytes -= taken
-            datagrams += address(couple(frames, self._builder.capacity), stream.destinations)
-            room_bytes -= sum(map(len, frames)) * len(stream.destinations)
+            datagrams += address(trains, stream.destinations)
+            for train in trains:
+                stream.next_frame += train.frames
+                room_bytes -= len(train.data) * len(stream.destinations)
             if not stream.outboxes:
                 del self._ready[region]
         if not self._ready:
@@ -225,9 +234,9 @@ class UnrepairedMachine:
             if flags:
                 self._joiner.forget_below(sender, group, first)
                 first, payloads = self._joiner.add(sender, group, first, flags, payloads)
-                if not payloads:
-                    continue
             expected = messages.get(group)
+            if expected is None and not payloads:
+                continue
             if expected is not None and first < expected:
                 self.counters.frames_late += 1
                 continue
@@ -235,6 +244,9 @@ class UnrepairedMachine:
                 self.counters.messages_lost += first - expected
                 self.effects.append(GapReported(GroupId(group), sender, expected, first))
             messages[group] = first + len(payloads)
+            if not payloads:
+                # A piece of a message. What cannot be made whole was passed over with its last piece, and told above.
+                continue
             self.effects.append(
                 Delivery(GroupId(group), sender, first, payloads, ViewNumber(frame.view), frame.sent_ns)
             )

@@ -9,8 +9,6 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from vivum.wire.codec import COMPILED
-
 if TYPE_CHECKING:
     from vivum.runtime.shared_memory import _slots
     from vivum.runtime.shared_memory._slots import SlotReader, Slots
@@ -21,8 +19,8 @@ else:
         from vivum.runtime.shared_memory import _slots
     except ImportError:
         _slots = None
-    # Without the compiled part, or with `VIVUM_PURE=1`, large frames go as datagrams.
-    IS_AVAILABLE = _slots is not None and COMPILED and hasattr(os, "memfd_create")
+    # Without the compiled part large frames go as datagrams.
+    IS_AVAILABLE = _slots is not None and hasattr(os, "memfd_create")
 
 F_SEAL_FUTURE_WRITE = 0x10
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE

@@ -16,6 +16,7 @@ from vivum.core.errors import DecodeError, LimitError, UsageError
 from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
 from vivum.core.machine import Datagram, InstallView, Priority
 from vivum.core.ranges import RangeSet
+from vivum.core.time import SECOND
 from vivum.observe.trace import NodeStarted, NodeStopped, Tracer
 from vivum.protocols.membership.assembly import Assembly
 from vivum.protocols.membership.client.allegiance import Allegiance
@@ -45,6 +46,9 @@ from vivum.wire.standby import Candidacy, ServiceStatus, Support
 
 PROCESS_NAME_CHARACTERS_MAX = 240
 """Longest name of a process: leaves room for the number of a later life."""
+
+YOUNG_NS = 3 * SECOND
+"""A life that ends younger is in no hurry: what ended it may go on, and would end the next one too."""
 
 
 class ClientState(Enum):
@@ -96,6 +100,7 @@ class MembershipClient:
         self._ghost: Member | None = None
         # Whether this life is to end as soon as the service is heard, and whether it was heard.
         self._wants_over = self._may_end = False
+        self._joined_ns = 0
         self._reports: dict[Member, int] = {}
         self._reported_ns: dict[Member, int] = {}
 
@@ -234,12 +239,13 @@ class MembershipClient:
 
     # States.
 
-    def start_over(self) -> None:
+    def start_over(self, now_ns: int) -> None:
         """End this life, which cannot keep its promises, and begin another once the service is heard again."""
         # Not before: if all standbys gave up their lives, none could replace a service that is gone.
         if self.member is not None:
             self._wants_over = True
-            self._talk.say("alive")
+            # To the one the service answers at once, to the other with its next regular word.
+            self._talk.say("ack" if now_ns - self._joined_ns >= YOUNG_NS else "alive")
 
     def _become_joining(self, now_ns: int) -> None:
         self.state = ClientState.JOINING
@@ -248,6 +254,7 @@ class MembershipClient:
     def _become_joined(self, now_ns: int, member: Member) -> None:
         self.state = ClientState.JOINED
         self.member = member
+        self._joined_ns = now_ns
         self._wanted = member.node
         self._changes.append(Welcomed(member))
         if self.trace is not None and self._lives > 1:
@@ -437,7 +444,7 @@ class MembershipClient:
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        return self._talk.timers.next_ns()
+        return self._allegiance.heard_ns if self._may_end else self._talk.timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:
         """Note what has become due; the frames are made in `make_datagrams`."""

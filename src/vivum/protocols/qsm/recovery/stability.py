@@ -61,7 +61,7 @@ class StreamStability:
 
         Receivers that are behind, or sleep, are not waited for if there are others, unless they will be back soon. If
         there are none the sender must wait: it would run ahead of all, and nobody could give them what they lack. The
-        sender itself is no receiver. The pace of the stream is not known while its rate has yet to grow.
+        sender itself is no receiver. The pace is not known where a rate holds all back that most did not find too high.
         """
         reached, behind = record.prefix, record.behind
         if record.slow >= SlowMembers.WAIT or reached == NOBODY:

@@ -24,7 +24,6 @@ from vivum.wire.codec import Frame, FrameBuilder, relabel, split
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
-from vivum.wire.trains import Train
 
 
 def pick(frame: Frame, keys: Iterable[ViewKey]) -> Frame | None:
@@ -123,10 +122,10 @@ class SpreadSender:
         assert fits, "a frame for these regions fits: the hybrid way was chosen for them"
         # The header names no region, so its field tells readers of traces whom the frame is for.
         header = (Kind.SPREAD, domain, *me, RegionId(self.outboxes.next_group), self._view, 0, now_ns)
-        frames, packed, taken = self.outboxes.seal(builder, 1, 1, header)
+        trains, stops, taken = self.outboxes.seal(builder, 1, 1, header)
         for stream in self.streams:
-            stream.keep([Train(frames[0])], packed, taken, now_ns)
-        return frames[0], taken
+            stream.keep(trains, stops, taken, now_ns)
+        return trains[0].data, taken
 
 
 class Spreading:

@@ -141,6 +141,15 @@ class Sender:
             self._measure(most + size)
         return first
 
+    def room_bytes(self, group: GroupId, streams: tuple[RegionSender, ...]) -> int:
+        """Return how many bytes of messages `accept` would take now without looking at its limits again."""
+        room = self._settings.waiting_bytes_max - self._waiting_bytes
+        in_spread = self._spreading.pending_bytes(group) if self._spreading.is_used else 0
+        for stream in streams:
+            waiting = stream.outboxes.pending_bytes(group) + in_spread
+            room = min(room, self._settings.pending_bytes_max - waiting)
+        return max(0, room)
+
     def send_alone(
         self,
         now_ns: int,
@@ -190,10 +199,9 @@ class Sender:
 
     def on_report(self, now_ns: int, stream: RegionSender, report: RegionReport) -> None:
         """Take what a region says of a stream: confirm, send again, go faster or slower."""
-        for group in stream.on_report(report):
+        for group in stream.on_report(now_ns, report):
             self._confirm(self._feeds[group])
         self._send_again(now_ns, stream, report.missing)
-        stream.pacer.set_rate(report.rate)
         self._spreading.wake(stream)
         if stream.can_seal:
             self._ready[stream.key] = None

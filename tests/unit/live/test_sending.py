@@ -1,0 +1,266 @@
+"""Single messages: collected in a turn of the loop, handed over before anything else, never refused afterwards."""
+
+import asyncio
+import itertools
+from typing import Any, cast
+
+import pytest
+
+import vivum
+from vivum.core.errors import NotNowError
+from vivum.core.ids import GroupId, Incarnation, Member, NodeId
+from vivum.guarantees import RELIABLE
+from vivum.live.done import DONE
+from vivum.live.failures import ClosedError, SendFailedError
+from vivum.live.seat import LOOK_EVERY, MESSAGE_BYTES, RUN_BYTES_MAX, TURN_S, Seat
+from vivum.protocols.commands import SendMessages
+from vivum.testing import World
+
+
+class Host:
+    """Takes messages as a host does: the first of a turn at once, the others when the turn ends."""
+
+    member = Member(NodeId(1), Incarnation(1))
+
+    def __init__(self, room: int = 1 << 30) -> None:
+        self.room = room
+        self.took: list[list[bytes]] = []
+        self.yielded_s = 0.0
+        self.looks = 0
+        self.look_s = 0.0
+        self.refuses = False
+        self._has_input = False
+        self._hand_over: Any = None
+
+    def send(self, command: SendMessages) -> bool:
+        before, self._has_input = self._has_input, True
+        self.submit(command)
+        return before
+
+    def submit(self, command: SendMessages) -> None:
+        self.end_run()
+        size = sum(map(len, command.payloads))
+        if self.refuses or (self.took and size > self.room):
+            raise NotNowError("full")
+        self.room -= size
+        self.took.append(list(command.payloads))
+
+    def collect(self, group: GroupId, hand_over: Any) -> int:
+        if self.room > 0:
+            self._hand_over = hand_over
+        return max(0, self.room)
+
+    def end_run(self) -> None:
+        hand_over, self._hand_over = self._hand_over, None
+        if hand_over is not None:
+            hand_over()
+
+    def next_sequence(self, group: GroupId) -> int:
+        return sum(map(len, self.took))
+
+    def time(self) -> float:
+        self.looks += 1
+        return 1.0 + self.looks * self.look_s
+
+
+def seat_at(host: Host) -> Seat:
+    seat = Seat(cast(Any, host), "/t", GroupId(1), "bytes", RELIABLE)
+    seat.holders = 1
+    host.yielded_s = 1.0
+    return seat
+
+
+def test_the_first_of_a_turn_goes_at_once_and_those_behind_the_second_are_collected() -> None:
+    host = Host()
+    seat = seat_at(host)
+    for number in range(6):
+        assert seat.send_one(b"%d" % number) is DONE
+    assert host.took == [[b"0"], [b"1"]]
+    host.end_run()
+    assert host.took == [[b"0"], [b"1"], [b"2", b"3", b"4", b"5"]]
+    assert seat.accepted == seat.sent == 6
+
+
+def test_what_is_sent_otherwise_comes_behind_what_was_collected() -> None:
+    host = Host()
+    seat = seat_at(host)
+    for number in range(4):
+        seat.send_one(b"%d" % number)
+    assert seat.try_send([b"4", b"5"])
+    assert seat.try_send_one(b"6")
+    seat.end_run()
+    assert [each for run in host.took for each in run] == [b"%d" % number for number in range(7)]
+
+
+def test_no_more_is_collected_than_the_node_is_sure_to_take() -> None:
+    host = Host(room=1000)
+    seat = seat_at(host)
+    accepted = 0
+    while seat.try_send_one(bytes(100)):
+        accepted += 1
+    host.end_run()
+    assert sum(map(len, host.took)) == accepted == seat.accepted
+    assert host.room >= 0
+    assert accepted >= 8
+
+
+@pytest.mark.parametrize("size", [0, 100, RUN_BYTES_MAX])
+def test_what_is_collected_is_bounded_for_empty_messages_too(size: int) -> None:
+    host = Host()
+    seat = seat_at(host)
+    for _ in range(3 * RUN_BYTES_MAX // (size + MESSAGE_BYTES) + 3):
+        seat.try_send_one(bytes(size))
+    assert max(map(len, host.took)) <= RUN_BYTES_MAX // MESSAGE_BYTES
+    assert max(sum(map(len, run)) for run in host.took) <= RUN_BYTES_MAX
+
+
+def test_a_task_that_only_sends_yields_after_a_bounded_number_of_messages_when_its_time_is_over() -> None:
+    async def scenario() -> None:
+        host = Host()
+        seat = seat_at(host)
+        host.look_s = TURN_S / 2
+        sent_at_turns: list[int] = []
+        sent = 0
+
+        async def look() -> None:
+            while True:
+                sent_at_turns.append(sent)
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        while sent < 1000:
+            await seat.send_one(b"x")
+            sent += 1
+        looking.cancel()
+        steps = [after - before for before, after in itertools.pairwise(sent_at_turns)]
+        # Five looks at this clock are past the time, one of them by the yielding.
+        assert max(steps) <= 5 * (LOOK_EVERY + 1)
+        assert len(steps) > 10
+
+    asyncio.run(scenario())
+
+
+def test_what_a_node_refuses_after_all_is_reported() -> None:
+    async def scenario() -> None:
+        host = Host()
+        seat = seat_at(host)
+        for _ in range(5):
+            await seat.send_one(b"x")
+        host.refuses = True
+        with pytest.raises(SendFailedError, match=r"messages 2 to 4 .* full"):
+            await seat.flush()
+        assert seat.failed == 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("end", ["close", "disown"])
+def test_nothing_is_collected_for_a_seat_that_was_closed(end: str) -> None:
+    host = Host()
+    seat = seat_at(host)
+    for _ in range(5):
+        seat.send_one(b"x")
+    getattr(seat, end)(ClosedError("closed"))
+    with pytest.raises(ClosedError):
+        seat.send_one(b"x")
+    with pytest.raises(ClosedError):
+        seat.try_send_one(b"x")
+
+
+def test_nothing_is_collected_for_a_seat_that_waits_for_its_new_group() -> None:
+    host = Host()
+    seat = seat_at(host)
+    for _ in range(5):
+        seat.send_one(b"x")
+    seat.is_moving = True
+    assert not seat.try_send_one(b"late")
+    host.end_run()
+    assert sum(map(len, host.took)) == 5
+
+
+class Note(vivum.Message):
+    number: int
+
+
+def run_two(sender: Any, receiver: Any, seed: int = 0) -> tuple[Any, Any]:
+    """Run two programs at hosts of one world to their ends; return what they returned."""
+    world = World(seed)
+
+    async def rehearse() -> tuple[Any, Any]:
+        running = [world.host(name).start(program) for name, program in (("a", sender), ("b", receiver))]
+        return await running[0], await running[1]
+
+    found: tuple[Any, Any] = world.run(rehearse())
+    world.verdict().check()
+    return found
+
+
+@pytest.mark.parametrize("guarantee", ["reliable", "best_effort", "keyed"])
+def test_all_ways_of_sending_keep_one_order_in_each_topic(guarantee: str) -> None:
+    async def send() -> None:
+        async with vivum.connect("d") as node:
+            one, two = await node.enter_many(["/1", "/2"], Note, guarantee=guarantee, receive=False)
+            for topic in (one, two):
+                await topic.wait_for_members(2)
+            for number in range(0, 200, 5):
+                await one.send(Note(number))
+                await one.send(Note(number + 1))
+                assert one.try_send(Note(number + 2))
+                await two.send(Note(number))
+                await two.send_many([Note(number + each) for each in range(1, 5)])
+                await one.send_many([Note(number + 3)])
+                await one.send(Note(number + 4))
+                if number % 15 == 0:
+                    await asyncio.sleep(0)
+            assert [topic.statistics().sent for topic in (one, two)] == [200, 200]
+            await one.flush()
+            await two.flush()
+
+    async def receive() -> list[list[int]]:
+        async with vivum.connect("d") as node:
+            topics = await node.enter_many(["/1", "/2"], Note, guarantee=guarantee)
+            return [[(await topic.receive()).value.number for _ in range(200)] for topic in topics]
+
+    assert run_two(send, receive)[1] == [list(range(200))] * 2
+
+
+def test_what_was_sent_before_a_topic_is_left_arrives() -> None:
+    async def send() -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes, receive=False)
+            await topic.wait_for_members(2)
+            for number in range(100):
+                await topic.send(b"%d" % number)
+            await topic.leave()
+            with pytest.raises(vivum.ClosedError):
+                await topic.send(b"late")
+            await asyncio.sleep(5)
+
+    async def receive() -> list[bytes]:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            return [(await topic.receive()).value for _ in range(100)]
+
+    assert run_two(send, receive)[1] == [b"%d" % number for number in range(100)]
+
+
+def test_errors_are_raised_where_a_send_is_awaited_and_single_sends_are_tasks_if_one_likes() -> None:
+    async def send() -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", Note)
+            refused = topic.send("text")  # type: ignore[arg-type]
+            with pytest.raises(vivum.UsageError, match="takes Note, not str"):
+                await refused
+            await asyncio.gather(*(topic.send(Note(number)) for number in range(5)))
+            await asyncio.gather(*(asyncio.create_task(topic.send(Note(5 + number))) for number in range(5)))
+            assert [(await topic.receive()).value.number for _ in range(10)] == list(range(10))
+            await node.close()
+            with pytest.raises(vivum.ClosedError):
+                await topic.send(Note(1))
+
+    world = World()
+
+    async def rehearse() -> None:
+        await world.host("a").start(send)
+
+    world.run(rehearse())
