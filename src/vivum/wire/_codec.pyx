@@ -196,10 +196,10 @@ cdef class FrameBuilder:
     cdef FrameBytes _room
     cdef FrameMemory _memory
     cdef uint8_t* _start
-    cdef Py_ssize_t _train_bytes
     cdef Py_ssize_t _train_frames
     cdef uint8_t* _buffer
     cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t train_bytes
     cdef readonly Py_ssize_t size
     cdef readonly Py_ssize_t count
     # The open run: offset of its header (0: none is open), group, messages in it, and the sequence that continues it.
@@ -213,7 +213,7 @@ cdef class FrameBuilder:
         cdef uint64_t most = C_FRAME_MAX if memory is None else min(C_FRAME_MAX, memory.frame_bytes_max)
         self.capacity = <Py_ssize_t>whole(capacity, "capacity", C_CAPACITY_MIN, most)
         self._train_frames = frames_in_train(capacity)
-        self._train_bytes = self.capacity * self._train_frames
+        self.train_bytes = self.capacity * self._train_frames
         # There is room for single frames there.
         self._memory = memory if self._train_frames == 1 else None
         self._reset()
@@ -225,7 +225,7 @@ cdef class FrameBuilder:
         """Begin a train where it will stay: in the memory, or in a `bytes` object that is cut to its size at the end."""
         cdef FrameBytes room = self._memory.room() if self._memory is not None else None
         if room is None:
-            self._train = raw_bytes(NULL, self._train_bytes)
+            self._train = raw_bytes(NULL, self.train_bytes)
             self._start = <uint8_t*>raw_string(self._train)
         else:
             self._train = NULL
@@ -427,11 +427,11 @@ cdef class FrameBuilder:
             self._reset()
             room.size = size
             return room
-        if room is None and size >= self._train_bytes // 2:
+        if room is None and size >= self.train_bytes // 2:
             made = self._train
             # First: where there is no memory for the next train, this one is as it was.
             self._reset()
-            if size < self._train_bytes:
+            if size < self.train_bytes:
                 raw_resize(&made, size)
             train = <bytes>made
             Py_XDECREF(made)
@@ -541,7 +541,7 @@ cdef class FrameBuilder:
                 header.sequence += 1
                 left -= 1
                 frames += 1
-                if size < self.capacity or self._buffer - self._start == self._train_bytes:
+                if size < self.capacity or self._buffer - self._start == self.train_bytes:
                     trains.append(self._hand_over(self._buffer - self._start))
             if self._buffer > self._start:
                 trains.append(self._hand_over(self._buffer - self._start))

@@ -39,7 +39,7 @@ from vivum.wire.layout import (
     WINDOW_MAX,
     WORTHWHILE_PART,
 )
-from vivum.wire.trains import Train, couple
+from vivum.wire.trains import Train, couple, frames_in_train
 
 if TYPE_CHECKING:
     from vivum.wire._frame_bytes import FrameMemory
@@ -156,6 +156,11 @@ class FrameBuilder:
     def capacity(self) -> int:
         """Bytes that the frame may have: the path's datagram payload; `CAPACITY_MIN` to `FRAME_BYTES_MAX`."""
         return self._capacity
+
+    @property
+    def train_bytes(self) -> int:
+        """Bytes of the longest train of such frames."""
+        return self._capacity * frames_in_train(self._capacity)
 
     @property
     def size(self) -> int:

@@ -116,11 +116,14 @@ class Outbox:
             first += len(chunk) - start
             start = 0
 
-    def add_rest(self, parts: list[Part]) -> int:
-        """Add the rest of the message that is cut, a part of its own; return its bytes."""
-        payload = self._chunks[0][self._index]
-        parts.append((self.group, self._next, [payload], 0, self._cut))
-        return len(payload) - self._cut
+    @property
+    def rest(self) -> int:
+        """Bytes of the message that is cut which are in no frame yet."""
+        return len(self._chunks[0][self._index]) - self._cut
+
+    def add_rest(self, parts: list[Part]) -> None:
+        """Add the rest of the message that is cut, a part of its own."""
+        parts.append((self.group, self._next, [self._chunks[0][self._index]], 0, self._cut))
 
     def add_whole(self, parts: list[Part], bytes_max: int) -> None:
         """Add the messages of which nothing is in frames yet: all, or more than these bytes of frames can take."""
@@ -284,7 +287,7 @@ class Outboxes:
         tail: Sequence[Part],
     ) -> tuple[list[Train], Stops, int, bool]:
         """Seal frames as long as the order of groups is known before; return also whether nothing is left."""
-        parts, begin_parts, frames_max = self._line_up(builder.capacity, frames_max, bytes_max, tail)
+        parts, begin_parts, frames_max, bytes_max = self._line_up(builder, frames_max, bytes_max, tail)
         trains, stops, (last, index, cut), taken = builder.seal_parts(
             parts, begin_parts, self._cut_to_fill, frames_max, bytes_max, *header
         )
@@ -311,7 +314,7 @@ class Outboxes:
             outbox.take(index - parts[last][3], cut, taken)
             total += taken
             if not cut:
-                self._count_turn(in_turn + taken, builder.capacity)
+                self._count_turn(in_turn + taken, self._turn_of(builder))
             elif was_cut:
                 # A message that takes many frames shares them with the other groups. One that was just begun does not:
                 # the next frame begins with its rest, so that few messages are open at receivers.
@@ -319,43 +322,61 @@ class Outboxes:
         return trains, stops, total, not ready and last == len(parts)
 
     def _line_up(
-        self, capacity: int, frames_max: int, bytes_max: int, tail: Sequence[Part]
-    ) -> tuple[list[Part], int, int]:
+        self, builder: FrameBuilder, frames_max: int, bytes_max: int, tail: Sequence[Part]
+    ) -> tuple[list[Part], int, int, int]:
         """Put what waits into the order in which it goes into frames, more than the frames can take.
 
-        Return the parts, those of them in which a frame may begin, and how many frames there may be: the order holds
-        as long as nobody's turn can end with a frame.
+        Return the parts, those of them in which a frame may begin, and how many frames, and bytes of them, there may
+        be: the order holds until the first turn ends that leaves messages of its group behind.
         """
         parts: list[Part] = []
         returning: list[Outbox] = []
-        wanted = min(frames_max * capacity, bytes_max + capacity)
         is_alone, is_open = len(self._ready) == 1, True
-        begin_parts = 0
-        turn_left = min(capacity - self._turn_bytes, capacity - _ALONE_BYTES)
+        begin_parts = before = 0
+        turn = self._turn_of(builder)
+        turn_left = min(turn - self._turn_bytes, turn - _ALONE_BYTES)
+        wanted = min(frames_max * builder.capacity, bytes_max + builder.capacity)
         outboxes, cut_to_fill = self._outboxes, self._cut_to_fill
         for group in self._ready:
             outbox = outboxes[group]
-            size = outbox._size
-            if is_open and not is_alone and (cut_to_fill or size >= turn_left or outbox._cut):
-                is_open = False
-                begin_parts, wanted = len(parts), capacity
-            turn_left = capacity - _ALONE_BYTES
+            size = outbox.rest if outbox._cut else outbox._size
+            ends_here = is_open and not is_alone and (size >= turn_left or (outbox._cut > 0 and not cut_to_fill))
+            if ends_here:
+                # Its turn ends before its messages do.
+                is_open, begin_parts = False, len(parts)
+                if cut_to_fill:
+                    # With whole trains: about one more than what is before it fills.
+                    bytes_max = min(bytes_max, turn * ((before + turn_left + turn // 2) // turn))
+                    wanted = min(wanted, turn + builder.capacity)
+                else:
+                    wanted = builder.capacity
             if outbox._cut:
-                wanted -= outbox.add_rest(parts)
+                outbox.add_rest(parts)
                 returning.append(outbox)
             else:
                 outbox.add_whole(parts, wanted)
-                wanted -= size + RUN_HEADER_BYTES
+            if ends_here and cut_to_fill:
+                begin_parts = len(parts)
+            turn_left = turn - _ALONE_BYTES
+            before += size + RUN_HEADER_BYTES
+            wanted -= size + RUN_HEADER_BYTES
             if wanted < 0:
                 break
         else:
+            if is_open and not is_alone and returning:
+                # They come again when all others had their turn.
+                is_open, begin_parts = False, len(parts)
             for outbox in returning:
                 outbox.add_whole(parts, wanted)
             parts += tail
         if is_open:
-            return parts, len(parts), frames_max
+            return parts, len(parts), frames_max, bytes_max
         # If the first can lose its turn with the first frame, that is the only one.
-        return parts, max(1, begin_parts), frames_max if begin_parts else min(1, frames_max)
+        return parts, max(1, begin_parts), frames_max if begin_parts else min(1, frames_max), bytes_max
+
+    def _turn_of(self, builder: FrameBuilder) -> int:
+        """Return how many bytes of frames a group has before others do: a frame, or a train of small ones."""
+        return builder.train_bytes if self._cut_to_fill else builder.capacity
 
     def _drop_first(self) -> None:
         """Forget the outbox of the group whose turn it is: it is empty."""

@@ -5,6 +5,7 @@ the whole train at once, knows where each begins. Numbering, loss and repair sta
 """
 
 from collections.abc import Iterable, Sequence
+from struct import Struct
 
 import msgspec
 
@@ -16,6 +17,12 @@ TRAIN_BYTES_MAX = 65_000
 
 TRAIN_FRAMES_MAX = 64
 """The most frames that the kernel takes in one call (UDP_MAX_SEGMENTS of older kernels)."""
+
+PADDED_PART = 8
+"""A frame lacks less than this part when the beginning of the next message found no room in it (`WORTHWHILE_PART`)."""
+
+_BEGINNING = Struct("<2sH")
+"""How a header begins: version and kind, and the length of the frame."""
 
 
 class Train(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +37,16 @@ class Train(msgspec.Struct, frozen=True, gc=False):
 def frames_in_train(frame_bytes: int) -> int:
     """Return how many frames of this size make the longest train."""
     return max(1, min(TRAIN_BYTES_MAX // frame_bytes, TRAIN_FRAMES_MAX))
+
+
+def pad(frame: bytes, frame_bytes: int) -> bytes:
+    """Fill a frame up with zeros, so that another can follow it in a train; not if that wastes an eighth or more."""
+    if not frame_bytes * (PADDED_PART - 1) // PADDED_PART < len(frame) < frame_bytes:
+        return frame
+    version_and_kind, _ = _BEGINNING.unpack_from(frame)
+    return _BEGINNING.pack(version_and_kind, frame_bytes) + frame[_BEGINNING.size :].ljust(
+        frame_bytes - _BEGINNING.size, b"\0"
+    )
 
 
 def couple(frames: Sequence[bytes], frame_bytes: int) -> list[Train]:

@@ -125,6 +125,9 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(form, puts,
     sent = {1: 0, 2: 0, 3: 0}
     for step in [*puts, []]:
         for group, sizes in step:
+            # Small frames come in trains, and a turn is what of a train is sealed at once: with several groups each has
+            # more in a row together than one by one. The next test is about those.
+            group = 1 if cut_to_fill else group
             payloads = [bytes([index]) * size for index, size in enumerate(sizes)]
             for waiting in both:
                 waiting.put(group, sent[group], payloads)
@@ -142,6 +145,37 @@ def test_frames_sealed_together_are_those_that_are_sealed_one_by_one(form, puts,
     while alone or together:
         # Both are at the same place, and go on alike.
         assert seal(alone, builder) == seal(together, builder)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(
+    puts=st.lists(
+        st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(0, 3000), max_size=12)), max_size=4), max_size=4
+    ),
+    capacity=st.one_of(st.integers(64, 200), st.sampled_from([1472, 9000])),
+    frames_max=st.integers(1, 200),
+    bytes_max=st.one_of(st.integers(1, 10_000), st.just(1 << 30)),
+)
+def test_groups_that_share_trains_come_whole_and_in_order(form, puts, capacity, frames_max, bytes_max):
+    waiting, builder, joiner = Outboxes(), form.FrameBuilder(capacity), Joiner(Limits(), Counters())
+    sent, got, number = {1: [], 2: [], 3: []}, {1: [], 2: [], 3: []}, 0
+    steps = iter(puts)
+    while (step := next(steps, None)) is not None or waiting:
+        for group, sizes in step or ():
+            payloads = [bytes([(len(sent[group]) + index) % 256]) * size for index, size in enumerate(sizes)]
+            waiting.put(group, len(sent[group]), payloads)
+            sent[group] += payloads
+        trains, stops, _ = waiting.seal(builder, frames_max, bytes_max, (*LABEL[:-2], number, LABEL[-1]))
+        frames = [piece.data for each in address(trains, [None]) for piece in each.cut()]
+        assert len(frames) == sum(each.frames for each in stops) <= frames_max
+        for frame in frames:
+            assert form.split(frame)[0].sequence == number
+            number += 1
+            receive(form, frame, joiner, got)
+        for each in stops:
+            for group, stop in each.between(0, each.frames).items():
+                assert len(got[group]) >= stop
+    assert got == {group: list(enumerate(payloads)) for group, payloads in sent.items()}
 
 
 @given(

@@ -58,7 +58,7 @@ class Desk:
             before = len(datagrams)
             self.sending.make_data(now_ns, 1, ALICE, datagrams, room)
             room -= sum(len(each.data) for each in datagrams[before:])
-        made = [(each.destination, *split(each.data)) for each in datagrams]
+        made = [(each.destination, frame) for each in datagrams for frame in split(each.data)]
         self.frames += made  # type: ignore[arg-type]
         return [frame for _, frame in made if frame.kind is Kind.SPREAD]
 

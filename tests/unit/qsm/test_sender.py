@@ -1,7 +1,9 @@
-"""The way out of a node: what is kept of streams that ended."""
+"""The way out of a node: trains of all streams, and what is kept of streams that ended."""
+
+import pytest
 
 from loose_streams import ALICE, ONE, config
-from vivum.core.ids import Channel, ViewNumber
+from vivum.core.ids import Channel, GroupId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram, Effect
 from vivum.observe.counters import Counters
@@ -46,3 +48,25 @@ def test_a_message_whose_only_region_was_given_up_is_reported_as_failed_and_not_
     assert (counters.messages_failed, counters.messages_stable) == (2, 0)
     sending.lose_everything()
     assert counters.messages_failed == 2
+
+
+@pytest.mark.parametrize("way", ["one region", "two regions", "three regions", "many groups", "hybrid"])
+def test_frames_leave_in_trains_however_many_streams_and_groups_are_ready(way: str) -> None:
+    settings = QsmSettings(frame_bytes_max=1472, window_initial_frames=4096, window_frames=4096)
+    sending = Sender(settings, Limits(), Counters(), [])
+    regions = {"two regions": 2, "three regions": 3, "hybrid": 2}.get(way, 1)
+    streams = tuple(sending.open(config(1 + number, 1), (Channel(1 + number),)) for number in range(regions))
+    channel = Channel(65_000) if way == "hybrid" else None
+    for number in range(40):
+        group = GroupId(1 + number % (20 if way == "many groups" else regions))
+        into = streams if channel is not None or regions == 1 else (streams[number % regions],)
+        first = number // (20 if way == "many groups" else regions)
+        payloads = [bytes(1000)] * 20
+        assert sending.accept(group, payloads, 20_000, into, ViewNumber(1), channel) == 20 * first
+    datagrams: list[Datagram] = []
+    while sending.has_data:
+        sending.make_data(0, 1, ALICE, datagrams, 1 << 20)
+    frames = sum(each.count for each in datagrams)
+    assert frames > 500
+    # Trains of up to 44 frames, and a few that end with what is ready.
+    assert frames / len(datagrams) > 25

@@ -118,8 +118,39 @@ def test_a_message_of_many_frames_shares_them_with_other_groups() -> None:
     waiting, builder = Outboxes(), FrameBuilder(1000)
     waiting.put(A, 0, [bytes(5000)])
     waiting.put(B, 0, [bytes(5000)])
-    _, stops, _ = waiting.seal(builder, 6, 1 << 20, HEADER)
-    assert [group for ((group, _),) in by_frame(stops)] == [A, A, B, B, A, B]
+    order = []
+    while waiting:
+        _, stops, _ = waiting.seal(builder, 1, 1 << 20, HEADER)
+        order += [group for packed in by_frame(stops) for group, _ in packed]
+    # The first frame of a message and the next follow each other. The last one of A has room for the rest of B.
+    assert order == [A, A, B, B, A, B, A, B, A, B, A, B]
+
+
+@pytest.mark.parametrize("groups", [2, 3, 64])
+@pytest.mark.parametrize("size", [10, SIZE, 20_000])
+def test_busy_groups_take_turns_of_a_train(groups: int, size: int) -> None:
+    waiting, builder = Outboxes(), FrameBuilder(1472)
+    for number in range(groups):
+        waiting.put(GroupId(number), 0, [bytes(size)] * (400_000 // size))
+    trains_of: dict[int, int] = dict.fromkeys(range(groups), 0)
+    total = frames = 0
+    while max(trains_of.values()) < 4 * builder.train_bytes:
+        trains, stops, _ = waiting.seal(builder, 132, 1 << 20, HEADER)
+        total += len(trains)
+        frames += sum(each.frames for each in stops)
+        for number in range(groups):
+            trains_of[number] = 400_000 - waiting.pending_bytes(GroupId(number))
+    # Nobody is more than a turn and the rest of a message ahead, and nearly all trains are whole.
+    assert max(trains_of.values()) - min(trains_of.values()) < 1.1 * builder.train_bytes + size
+    assert frames / total > 30
+
+
+def test_thousands_of_groups_with_one_message_each_share_trains() -> None:
+    waiting = Outboxes()
+    for number in range(4000):
+        waiting.put(GroupId(number), 0, [bytes(100)])
+    trains, _, _ = waiting.seal(FrameBuilder(1472), 132, 1 << 20, HEADER)
+    assert [train.frames for train in trains] == [44, 44, 44]
 
 
 def test_marks_begin_the_first_frame_and_the_tail_follows_the_last_message() -> None:

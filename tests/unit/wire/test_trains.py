@@ -2,7 +2,9 @@
 
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram, Priority
-from vivum.wire.trains import TRAIN_BYTES_MAX, TRAIN_FRAMES_MAX, Train, address, couple
+from vivum.wire.codec import FrameBuilder, split
+from vivum.wire.kinds import Kind
+from vivum.wire.trains import TRAIN_BYTES_MAX, TRAIN_FRAMES_MAX, Train, address, couple, pad
 
 FULL = 1472
 
@@ -56,3 +58,18 @@ def test_a_train_goes_to_every_destination():
     ]
     alone = Datagram(Channel(1), b"alone")
     assert (alone.cut(), alone.count) == ((alone,), 1)
+
+
+def test_a_frame_that_is_nearly_full_is_padded_so_that_another_can_follow():
+    builder = FrameBuilder(FULL)
+    builder.append(1, 0, bytes(1400))
+    frame = builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
+    padded = pad(frame, FULL)
+    assert len(padded) == FULL
+    ((before,), (after,)) = split(frame), split(padded)
+    assert after.messages() == before.messages()
+    assert (after.sequence, after.kind) == (before.sequence, before.kind)
+    builder.append(1, 0, bytes(1000))
+    short = builder.seal(Kind.DATA, 1, 2, 3, 4, 5, 6, 7)
+    assert pad(short, FULL) is short
+    assert pad(padded, FULL) is padded

@@ -24,6 +24,7 @@ from vivum.wire.codec import Frame, FrameBuilder, relabel, split
 from vivum.wire.kinds import Kind
 from vivum.wire.outboxes import Outboxes
 from vivum.wire.spread import LIST_SEQUENCE, SpreadList
+from vivum.wire.trains import address, couple, frames_in_train, pad
 
 
 def pick(frame: Frame, keys: Iterable[ViewKey]) -> Frame | None:
@@ -131,10 +132,11 @@ class SpreadSender:
 class Spreading:
     """All that this node sends the hybrid way."""
 
-    def __init__(self, ready_streams: dict[ViewKey, None], counters: Counters) -> None:
+    def __init__(self, ready_streams: dict[ViewKey, None], counters: Counters, frame_bytes_max: int) -> None:
         """Begin with nothing. Streams that must send a frame of their own first are put into `ready_streams`."""
         self._ready_streams = ready_streams
         self._counters = counters
+        self._frame_bytes_max = frame_bytes_max
         self._senders: dict[tuple[Channel, tuple[ViewKey, ...]], SpreadSender] = {}
         self._of_stream: dict[ViewKey, dict[SpreadSender, None]] = {}
         self._of_group: dict[GroupId, SpreadSender] = {}
@@ -241,23 +243,33 @@ class Spreading:
 
     def seal_next(
         self, now_ns: int, domain: int, me: Member, builder: FrameBuilder, datagrams: list[Datagram]
-    ) -> tuple[int, int]:
-        """Seal one frame if windows and rates allow; return its bytes, and those that no longer wait in streams."""
+    ) -> tuple[int, int, int]:
+        """Seal a train for the next sender, as far as windows and rates allow.
+
+        Return its bytes and frames, and the bytes of messages that no longer wait in streams.
+        """
         sender = next(iter(self._ready))
         del self._ready[sender]
-        if not sender.release() or not self._have_spoken(sender) or not sender.has_windows():
-            return 0, 0
-        ready_ns = sender.ready_ns(now_ns)
-        if ready_ns > now_ns:
-            self._paced[sender] = ready_ns
-            return 0, 0
-        data, taken = sender.seal(builder, domain, me, now_ns)
-        self._counters.frames_spread += 1
-        self._counters.frames_spread_streams += len(sender.streams)
-        datagrams.append(Datagram(sender.channel, data))
-        if sender.outboxes:
-            self._ready[sender] = None
-        return len(data), taken * len(sender.streams)
+        frames: list[bytes] = []
+        waited = 0
+        while len(frames) < frames_in_train(self._frame_bytes_max):
+            if not sender.release() or not self._have_spoken(sender) or not sender.has_windows():
+                break
+            ready_ns = sender.ready_ns(now_ns)
+            if ready_ns > now_ns:
+                self._paced[sender] = ready_ns
+                break
+            data, taken = sender.seal(builder, domain, me, now_ns)
+            frames.append(data)
+            waited += taken * len(sender.streams)
+        else:
+            if sender.outboxes:
+                self._ready[sender] = None
+        self._counters.frames_spread += len(frames)
+        self._counters.frames_spread_streams += len(frames) * len(sender.streams)
+        padded = [pad(frame, self._frame_bytes_max) for frame in frames[:-1]] + frames[-1:]
+        datagrams += address(couple(padded, self._frame_bytes_max), (sender.channel,))
+        return sum(map(len, padded)), len(frames), waited
 
     def _have_spoken(self, sender: SpreadSender) -> bool:
         """Let each stream first send alone what only it can announce, such as what came before it."""

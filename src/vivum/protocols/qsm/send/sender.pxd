@@ -7,7 +7,7 @@ from vivum.protocols.streams.region_sender cimport RegionSender
 
 cdef class Sender:
     cdef public object _alone_bytes_max, _builder, _counters, _effects, _ended, _feeds, _limits, _paced, _pending_high
-    cdef public object _ready, _settings, _spreading, _waiting_bytes, repairs, slow, streams
+    cdef public object _ready, _settings, _spreading, _train_frames, _waiting_bytes, repairs, slow, streams
 
     cpdef object accept(
         self, object group, object payloads, object size, object streams, object view, object channel=*

@@ -24,7 +24,7 @@ from vivum.wire.codec import FrameBuilder, resend
 from vivum.wire.kinds import Kind
 from vivum.wire.layout import HEADER_BYTES, LENGTH_BYTES, RUN_HEADER_BYTES
 from vivum.wire.tokens import RegionReport
-from vivum.wire.trains import address, couple
+from vivum.wire.trains import address, couple, frames_in_train
 
 ISOLATE = SlowMembers.ISOLATE
 
@@ -61,7 +61,8 @@ class Sender:
         self._feeds: dict[GroupId, Feed] = {}
         self._ended: dict[ViewKey, int] = {}
         self._ready: dict[ViewKey, None] = {}
-        self._spreading = Spreading(self._ready, counters)
+        self._train_frames = frames_in_train(settings.frame_bytes_max)
+        self._spreading = Spreading(self._ready, counters, settings.frame_bytes_max)
         # Streams that wait for their rate, and until when.
         self._paced: dict[ViewKey, int] = {}
         self._pending_high = 0
@@ -325,21 +326,21 @@ class Sender:
         return bool(self._ready) or self._spreading.has_data
 
     def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
-        """Seal frames, one from each ready stream in turn, as far as there is room; between them those for several."""
+        """Seal frames, a train from each ready stream in turn, as far as there is room; between them those for several."""
         frames_left = self._settings.frames_per_output_max
         spreading = self._spreading
         while self.has_data and room_bytes > 0 and frames_left > 0:
             if self._ready:
-                # A stream that is alone need not wait for its turn.
-                turn = 1 if len(self._ready) > 1 or spreading.has_data else frames_left
+                # A turn is a train: single frames would cost a system call each. A stream that is alone goes on.
+                turn = self._train_frames if len(self._ready) > 1 or spreading.has_data else frames_left
                 size, frames = self._seal_next(now_ns, domain, me, datagrams, room_bytes, turn)
                 room_bytes -= size
                 frames_left -= frames
             if spreading.has_data:
-                size, taken = spreading.seal_next(now_ns, domain, me, self._builder, datagrams)
+                size, frames, taken = spreading.seal_next(now_ns, domain, me, self._builder, datagrams)
                 self._waiting_bytes -= taken
                 room_bytes -= size
-                frames_left -= size > 0
+                frames_left -= frames
 
     def _seal_next(
         self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int, frames_max: int
@@ -354,7 +355,8 @@ class Sender:
             if stream is not None:
                 stream.pacer.rest()
             return size, frames
-        if self._spreading.shares(stream):
+        if stream.pacer.is_limited and self._spreading.shares(stream):
+            # Each frame reserves its time, as those for several streams do.
             frames_max = 1
         region, view = RegionId(key[0]), ViewNumber(key[1])
         before: Sequence[RegionSender] = ()
