@@ -23,7 +23,9 @@ from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.runtime import udp
 from vivum.runtime.driver import Driver
 from vivum.runtime.udp import UdpPort
+from vivum.wire.codec import FrameBuilder, seal_control
 from vivum.wire.gate import Gate, domain_tag
+from vivum.wire.kinds import Kind
 
 TIMEOUT_S = 20
 GROUP = GroupId(7)
@@ -249,6 +251,36 @@ def test_datagrams_of_all_sizes_arrive_whole_and_stay_so(
             heard.pop()
         assert heard == [each.data for each in datagrams]
         assert all(data + b"" == bytes(memoryview(data)) for data in heard)
+    finally:
+        sender.close()
+        receiver.close()
+
+
+@pytest.mark.skipif(not udp.BATCHED, reason="the compiled way in was not built, or VIVUM_PURE=1 is set")
+def test_frames_that_come_one_by_one_are_joined_and_what_is_no_whole_frame_is_not(domain: int) -> None:
+    """As behind a switch that cut a train. A datagram that lies about its length takes no others with it."""
+    builder = FrameBuilder(1472)
+
+    def frame(number: int, size: int, kind: Kind = Kind.DATA) -> bytes:
+        builder.append(1, number, bytes(size))
+        return builder.seal(kind, domain, 2, 3, 4, 5, number, 7)
+
+    first, liar = [frame(number, 1400) for number in range(5)], bytearray(frame(5, 1400))
+    liar[2:4] = (2).to_bytes(2, "little")
+    behind = [frame(6, 1400), frame(7, 100), frame(8, 1400), frame(9, 1400, Kind.RESENT)]
+    control = seal_control(Kind.HEARTBEAT, domain, 2, 3, 4, 5, 0, 7, b"")
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        for data in [*first, bytes(liar), *behind, control, control]:
+            assert sender.send([Datagram(receiver.endpoint, data)]) == 1
+        assert [data for _, data in receiver.receive(1 << 20)] == [
+            b"".join(first),
+            bytes(liar),
+            b"".join(behind[:2]),
+            *behind[2:],
+            control,
+            control,
+        ]
     finally:
         sender.close()
         receiver.close()

@@ -27,12 +27,15 @@ class Receiver:
         known: dict[int, P],
         make: Callable[[int], P],
         own: int,
+        joins: bytes,
         last: int = -1,
     ) -> list[tuple[P, bytes]]:
         """Take what a socket has, up to about `bytes_max` bytes; each datagram counts `cost` bytes besides its own.
 
         `known` maps addresses (32 bits of host, 16 of port) to the objects returned as sources; `make` makes the object
         of an unknown address. Datagrams from `own`, an address or -1, are dropped.
+        Whole frames of one source and one of the kinds in `joins` that came one behind the other are joined, as the
+        kernel joins the datagrams of a train (`UDP_GRO`): links and switches that cut trains deliver them one by one.
         A datagram that begins with the byte `last` ends the reading after the system call that brought it: it stands
         for more than its own bytes.
         """
@@ -47,7 +50,7 @@ class Receiver:
         """
 
 def send(fd: int, payloads: list[bytes], address: bytes) -> int:
-    """Send each payload as a datagram, at most 16; return how many the kernel took, at least one.
+    """Send each payload as a datagram, at most 32; return how many the kernel took, at least one.
 
     `address` is a packed `sockaddr`. Raises what `sendto` would raise for the first payload.
     """

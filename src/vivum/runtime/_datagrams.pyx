@@ -12,8 +12,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, ECONNREFUSED, EINTR, errno
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcpy, memset
 
 cdef extern from *:
     """
@@ -156,16 +156,20 @@ cdef extern from "Python.h":
     PyObject* PyList_GET_ITEM(list, Py_ssize_t)
 
 cdef enum:
-    BATCH = 16
+    BATCH = 32
     BUFFER = 65536
     # Shorter datagrams are copied: they should not each keep a block of 64 KiB.
     LARGE = 32768
     # Buffers that are used again when nobody has what was received in them: as much as is on its way at full rate.
-    POOL = 48
+    POOL = 64
     # Sockets that a polling node reads. The loop serves the others.
     LOOKED_AT = 8
     # After this many datagrams in a row from one socket, `look` begins with the next.
     IN_A_ROW = 16
+    # What is joined has at most this length, as what the kernel joins.
+    JOINED_MAX = 65000
+    # Version and kind of a frame, and its length.
+    BEGINNING = 4
     # Room for what the kernel tells beside a datagram: when it came, and how long its segments are.
     CONTROL = 64
 
@@ -186,6 +190,8 @@ cdef class Receiver:
     # Those that were handed out, and which of the later ones was looked at last.
     cdef list _pool
     cdef Py_ssize_t _turn
+    # Whether the last batch had small datagrams alone: then as many as there is room for are asked for.
+    cdef bint _are_small
     # Which socket `look` begins with, and how often in a row that one had something.
     cdef int _begins_at
     cdef int _in_a_row
@@ -236,15 +242,17 @@ cdef class Receiver:
         forget_hash(buffer)
         return buffer
 
-    def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own, int last=-1):
+    def receive(self, int fd, Py_ssize_t bytes_max, Py_ssize_t cost, dict known, make, own, bytes joins, int last=-1):
         cdef list taken = []
-        cdef int got, index
-        cdef Py_ssize_t asked
-        cdef Py_ssize_t size
+        cdef int got, index, stop
+        cdef Py_ssize_t asked, size
+        cdef bytes data
         cdef uint64_t address, ours = <uint64_t><long long>own
         while bytes_max > 0:
             # Each of them may have the largest size.
             asked = min(max(bytes_max // BUFFER, 1), BATCH)
+            if self._are_small and asked > 1:
+                asked = BATCH
             self._prepare(asked)
             with nogil:
                 got = recvmmsg(fd, self._headers, <unsigned int>asked, MSG_DONTWAIT, NULL)
@@ -257,17 +265,24 @@ cdef class Receiver:
                 PyErr_SetFromErrno(OSError)
             if got:
                 self.waited_ns = waited_ns(&self._headers[got - 1].msg_hdr)
-            for index in range(got):
-                size = self._headers[index].msg_len
-                bytes_max -= size + cost
+            self._are_small = True
+            index = 0
+            while index < got:
+                stop = self._joined_until(index, got, joins, &size)
+                bytes_max -= size + cost * (stop - index)
+                if size >= LARGE and stop == index + 1:
+                    self._are_small = False
                 if size and <unsigned char>PyBytes_AS_STRING(<bytes>self._buffers[index])[0] == last:
                     # This one stands for more than its own bytes.
                     bytes_max = 0
-                address = ntohl(self._sources[index].sin_addr.s_addr)
-                address = (address << 16) | ntohs(self._sources[index].sin_port)
-                if address == ours:
-                    continue
-                taken.append(self._taken(index, size, address, known, make))
+                address = self._address(index)
+                if address != ours:
+                    if stop == index + 1:
+                        data = self._take_buffer(index, size)
+                    else:
+                        data = self._join(index, stop, size)
+                    taken.append((self._place(address, known, make), data))
+                index = stop
             if got < asked:
                 break
         return taken
@@ -318,23 +333,69 @@ cdef class Receiver:
         self.waited_ns = 0
         self._in_a_row = self._in_a_row + 1 if index == self._begins_at else 0
         self._begins_at = index if self._in_a_row < IN_A_ROW else index + 1
-        return [self._taken(0, size, address, known, make)]
+        return [(self._place(address, known, make), self._take_buffer(0, size))]
 
-    cdef tuple _taken(self, int index, Py_ssize_t size, uint64_t address, dict known, make):
-        """Return the source and the contents of a buffer."""
+    cdef inline uint64_t _address(self, int index) noexcept nogil:
+        cdef uint64_t host = ntohl(self._sources[index].sin_addr.s_addr)
+        return (host << 16) | ntohs(self._sources[index].sin_port)
+
+    cdef object _place(self, uint64_t address, dict known, make):
+        cdef object place = known.get(address)
+        return make(address) if place is None else place
+
+    cdef bytes _take_buffer(self, int index, Py_ssize_t size):
+        """Return the contents of a buffer: a copy of it if they are small, else the buffer itself."""
         cdef bytes data = <bytes>self._buffers[index]
-        cdef object place
         if size < LARGE:
-            data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
-        else:
-            # Nobody else has it yet: its length may be set, with the zero byte that ends every `bytes` object.
-            self._buffers[index] = None
-            PyBytes_AS_STRING(data)[size] = 0
-            Py_SET_SIZE(data, size)
-        place = known.get(address)
-        if place is None:
-            place = make(address)
-        return place, data
+            return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), size)
+        # Nobody else has it yet: its length may be set, with the zero byte that ends every `bytes` object.
+        self._buffers[index] = None
+        PyBytes_AS_STRING(data)[size] = 0
+        Py_SET_SIZE(data, size)
+        return data
+
+    cdef int _joined_until(self, int first, int got, bytes joins, Py_ssize_t* total) noexcept:
+        """Return one past the last datagram that is joined with this one, and the bytes of them all.
+
+        As the kernel joins them (`UDP_GRO`), where it does not: whole frames of one source, one version and one of the
+        kinds in `joins`, all as long as the first but the last, which may be shorter.
+        """
+        cdef const uint8_t* head = <const uint8_t*>PyBytes_AS_STRING(<bytes>self._buffers[first])
+        cdef const uint8_t* data
+        cdef Py_ssize_t segment = self._headers[first].msg_len, size
+        cdef int stop = first + 1
+        total[0] = segment
+        if segment >= LARGE or not self._is_frame(head, segment):
+            return stop
+        if memchr(PyBytes_AS_STRING(joins), head[1], PyBytes_GET_SIZE(joins)) == NULL:
+            return stop
+        while stop < got:
+            data = <const uint8_t*>PyBytes_AS_STRING(<bytes>self._buffers[stop])
+            size = self._headers[stop].msg_len
+            if (
+                size > segment or total[0] + size > JOINED_MAX or not self._is_frame(data, size)
+                or data[0] != head[0] or data[1] != head[1] or self._address(stop) != self._address(first)
+            ):
+                break
+            total[0] += size
+            stop += 1
+            if size < segment:
+                break
+        return stop
+
+    cdef inline bint _is_frame(self, const uint8_t* data, Py_ssize_t size) noexcept:
+        """Return whether a datagram says that it is one frame. One that lies may not take others with it."""
+        return size >= BEGINNING and (data[2] | <Py_ssize_t>data[3] << 8) == size
+
+    cdef bytes _join(self, int index, int stop, Py_ssize_t size):
+        cdef bytes joined = self._free_buffer() if size >= LARGE else PyBytes_FromStringAndSize(NULL, size)
+        cdef char* to = PyBytes_AS_STRING(joined)
+        for index in range(index, stop):
+            memcpy(to, PyBytes_AS_STRING(<bytes>self._buffers[index]), self._headers[index].msg_len)
+            to += self._headers[index].msg_len
+        to[0] = 0
+        Py_SET_SIZE(joined, size)
+        return joined
 
 
 def send_train(int fd, bytes data not None, int option, uint16_t segment, bytes address not None):

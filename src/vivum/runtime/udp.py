@@ -24,6 +24,7 @@ from vivum.core.machine import Datagram, Priority
 from vivum.runtime.port import Arrived
 from vivum.runtime.shared_memory.notes import MARK
 from vivum.runtime.shared_memory.shared_memory import SharedMemory
+from vivum.wire.kinds import KINDS
 
 if TYPE_CHECKING:
     from vivum.runtime import _datagrams
@@ -58,6 +59,9 @@ DATAGRAM_COST_BYTES = 256
 
 SEND_MAX = 16
 """Datagrams that are handed to the kernel at once."""
+
+JOINED = bytes(kind for kind, info in KINDS.items() if info.has_messages)
+"""Kinds of frames that travel in trains."""
 
 ENDPOINTS_MAX = 4096
 """Addresses that are cached; at the limit all are forgotten."""
@@ -321,7 +325,7 @@ class UdpPort:
             ours = -1 if own is None else self._own_address
             try:
                 return self._receiver.receive(
-                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, MARK[0]
+                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, JOINED, MARK[0]
                 )
             except OSError as error:
                 if error.errno not in FORBIDDEN:
