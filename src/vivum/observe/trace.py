@@ -187,6 +187,96 @@ class NodeMeasured(Record, frozen=True, gc=False, tag="node_measured"):
     ring_ns: int
 
 
+class LeaderElected(Record, frozen=True, gc=False, tag="leader_elected"):
+    """The replica leads a term of its group's log from now on."""
+
+    group: int
+    term: int
+
+
+class BatchAppended(Record, frozen=True, gc=False, tag="batch_appended"):
+    """The entries `index <= n < stop` stand at the end of the replica's log; what stood there or behind is gone."""
+
+    group: int
+    term: int
+    index: int
+    stop: int
+    digest: int
+
+
+class BatchCommitted(Record, frozen=True, gc=False, tag="batch_committed"):
+    """The replica learnt that the entries `index <= n < stop` are committed, and applies them."""
+
+    group: int
+    term: int
+    index: int
+    stop: int
+    digest: int
+
+
+class StateSaved(Record, frozen=True, gc=False, tag="state_saved"):
+    """The replica took a snapshot of all entries to `index`; `digest` is the CRC-32 of the application's part."""
+
+    group: int
+    term: int
+    index: int
+    digest: int
+
+
+class StateRestored(Record, frozen=True, gc=False, tag="state_restored"):
+    """The replica's log begins anew behind `index`, from a snapshot or from nothing (0): at a start, or installed."""
+
+    group: int
+    term: int
+    index: int
+    digest: int
+
+
+class CommandApplied(Record, frozen=True, gc=False, tag="command_applied"):
+    """The replica's application ran command `sequence` of a client, as entry `index`; `digest` is its answer's CRC-32."""
+
+    group: int
+    index: int
+    client: int
+    sequence: int
+    digest: int
+
+
+class CommandIssued(Record, frozen=True, gc=False, tag="command_issued"):
+    """A client gave a command away for the first time. The node is the client."""
+
+    group: int
+    client: int
+    sequence: int
+
+
+class CommandAnswered(Record, frozen=True, gc=False, tag="command_answered"):
+    """A client got the answer of a command; `digest` is its CRC-32."""
+
+    group: int
+    client: int
+    sequence: int
+    digest: int
+
+
+class ReadIssued(Record, frozen=True, gc=False, tag="read_issued"):
+    """A client asked to read; `sequence` counts its reads."""
+
+    group: int
+    client: int
+    sequence: int
+
+
+class ReadAnswered(Record, frozen=True, gc=False, tag="read_answered"):
+    """A client read the state as entry `index` left it; `digest` is the CRC-32 of that entry's answer, 0 for none."""
+
+    group: int
+    client: int
+    sequence: int
+    index: int
+    digest: int
+
+
 TraceRecord = (
     NodeStarted
     | NodeStopped
@@ -207,6 +297,16 @@ TraceRecord = (
     | FrameDropped
     | QueueMeasured
     | NodeMeasured
+    | LeaderElected
+    | BatchAppended
+    | BatchCommitted
+    | StateSaved
+    | StateRestored
+    | CommandApplied
+    | CommandIssued
+    | CommandAnswered
+    | ReadIssued
+    | ReadAnswered
 )
 """The one list of records."""
 

@@ -2,6 +2,11 @@
 
 from vivum.core.time import MICROSECOND
 from vivum.observe.trace import (
+    BatchAppended,
+    BatchCommitted,
+    CommandAnswered,
+    CommandApplied,
+    CommandIssued,
     FaultInjected,
     FrameDropped,
     FrameReceived,
@@ -10,6 +15,7 @@ from vivum.observe.trace import (
     GroupLeft,
     GroupNamed,
     KeyDelivered,
+    LeaderElected,
     MessageDelivered,
     MessageSent,
     MessagesFailed,
@@ -20,6 +26,10 @@ from vivum.observe.trace import (
     NodeStarted,
     NodeStopped,
     QueueMeasured,
+    ReadAnswered,
+    ReadIssued,
+    StateRestored,
+    StateSaved,
     TraceRecord,
     ViewInstalled,
 )
@@ -78,3 +88,23 @@ def _what(record: TraceRecord) -> str:
             return f"** {record.cause}"
         case QueueMeasured():
             return f"queue     {record.queue} {record.depth} of {record.limit} {record.unit}"
+        case LeaderElected():
+            return f"leads     g{record.group} t{record.term}"
+        case BatchAppended():
+            return f"appends   g{record.group} @{_span(record.index, record.stop)} t{record.term} {record.digest:08x}"
+        case BatchCommitted():
+            return f"commits   g{record.group} @{_span(record.index, record.stop)} t{record.term} {record.digest:08x}"
+        case StateSaved():
+            return f"snapshot  g{record.group} @{record.index} t{record.term}"
+        case StateRestored():
+            return f"restores  g{record.group} @{record.index} t{record.term}"
+        case CommandApplied():
+            return f"applies   g{record.group} @{record.index}: #{record.sequence} of {record.client}"
+        case CommandIssued():
+            return f"issues    g{record.group} #{record.sequence} of {record.client}"
+        case CommandAnswered():
+            return f"answered  g{record.group} #{record.sequence} of {record.client}"
+        case ReadIssued():
+            return f"reads     g{record.group} #{record.sequence} of {record.client}"
+        case ReadAnswered():
+            return f"has read  g{record.group} #{record.sequence} of {record.client} @{record.index}"

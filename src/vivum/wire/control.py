@@ -14,6 +14,17 @@ import msgspec
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
 from vivum.wire.codec import Frame, seal_control
+from vivum.wire.consensus import (
+    AppendEntries,
+    AppendReply,
+    HeartbeatReply,
+    InstallSnapshot,
+    LeaderHeartbeat,
+    SnapshotReply,
+    TimeoutNow,
+    Vote,
+    VoteRequest,
+)
 from vivum.wire.directory import (
     Beacon,
     Browse,
@@ -99,6 +110,8 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),
     Kind.SURVEY: (LoadQuery, LoadReport, SendingQuery, SendingReport),
+    Kind.CONSENSUS: (VoteRequest, Vote, LeaderHeartbeat, HeartbeatReply, AppendReply, SnapshotReply, TimeoutNow),
+    Kind.ENTRIES: (AppendEntries, InstallSnapshot),
 }
 """Which types a kind of frame may carry."""
 

@@ -24,6 +24,8 @@ class Kind(IntEnum):
     TOPICS = 22
     UNREPAIRED = 23
     SURVEY = 24
+    CONSENSUS = 25
+    ENTRIES = 26
 
 
 class KindInfo(NamedTuple):
@@ -54,6 +56,8 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.TOPICS: KindInfo(Priority.CONTROL, False, "From the directory of topics: groups of names, lists of topics"),
     Kind.UNREPAIRED: KindInfo(Priority.DATA, True, "New messages, packed, that nobody will send again"),
     Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
+    Kind.CONSENSUS: KindInfo(Priority.CONTROL, False, "Between replicas of a log: votes, heartbeats, acknowledgements"),
+    Kind.ENTRIES: KindInfo(Priority.DATA, False, "From the leader of a replicated log: its entries, its snapshots"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

@@ -1,0 +1,1 @@
+"""Consensus: a replicated log after Raft, as a pure machine (`docs/design/consensus.md`)."""
