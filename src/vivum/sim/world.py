@@ -92,7 +92,7 @@ class World:
         self._applications: dict[NodeId, list[Application]] = {}
         self._belated: dict[NodeId, list[Command]] = {}
         sinks: list[Tracer] = [self._hash, self._checkers] if checked else []
-        self._trace = _fan_out([*sinks, trace] if trace is not None else sinks)
+        self._trace = fan_out([*sinks, trace] if trace is not None else sinks)
         self._frame_trace = self._trace if frames else None
         self._settings = PROTOCOLS[scenario.protocol].make_settings(scenario.settings)
         network = scenario.network
@@ -223,7 +223,7 @@ class World:
             return entry.make_service(incarnation, host.endpoint, settings)
         trace = self._trace
         if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
-            trace = _in_true_time(trace, self.scheduler)
+            trace = in_true_time(trace, self.scheduler)
         node = entry.make_node(
             member,
             self.endpoints,
@@ -301,7 +301,8 @@ def _percentile_us(ordered_ns: list[int], share: float) -> float | None:
     return ordered_ns[min(len(ordered_ns) - 1, int(len(ordered_ns) * share))] / 1000 if ordered_ns else None
 
 
-def _fan_out(sinks: list[Tracer]) -> Tracer | None:
+def fan_out(sinks: list[Tracer]) -> Tracer | None:
+    """Make one tracer of several; None of none."""
     if not sinks:
         return None
     if len(sinks) == 1:
@@ -314,7 +315,7 @@ def _fan_out(sinks: list[Tracer]) -> Tracer | None:
     return trace
 
 
-def _in_true_time(trace: Tracer, scheduler: Scheduler) -> Tracer:
+def in_true_time(trace: Tracer, scheduler: Scheduler) -> Tracer:
     """Put the world's time into records of a node whose own clock is off: checkers compare across nodes."""
 
     def corrected(record: TraceRecord) -> None:

@@ -18,26 +18,26 @@ class Place(NamedTuple):
 class LifeLog:
     """The log of one life: batches behind a base."""
 
-    __slots__ = ("base", "batches")
+    __slots__ = ("_digests", "base", "batches")
 
     def __init__(self, base: Place = Place(1, 0)) -> None:  # noqa: B008 - a tuple
         self.base = base
         self.batches: list[BatchAppended] = []
+        self._digests: dict[int, int] = {}
 
     def append(self, record: BatchAppended) -> Place | None:
         """Add a batch, in place of what stood there; return what stands in front of it, or None for a hole."""
         batches = self.batches
         while batches and batches[-1].stop > record.index:
-            batches.pop()
+            del self._digests[batches.pop().index]
         front = Place(batches[-1].stop, batches[-1].term) if batches else self.base
         batches.append(record)
+        self._digests[record.index] = record.digest
         return front if front.stop == record.index else None
 
     def has(self, index: int, digest: int) -> bool:
         """Return whether the batch that begins at an index is here, or in front of the base."""
-        return index < self.base.stop or any(
-            each.index == index and each.digest == digest for each in reversed(self.batches)
-        )
+        return index < self.base.stop or self._digests.get(index) == digest
 
 
 class LifeLogs:

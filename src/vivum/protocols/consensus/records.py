@@ -131,6 +131,19 @@ class Recovery:
         if image is not None:
             self._image = image
 
+    def impair(self, lost: Iterable[StoredRecord]) -> None:
+        """Note records that are whole, and behind one that is damaged: what they tell must be had again.
+
+        The promises of the newest one hold. Nothing else of them is used.
+        """
+        index, newest = 0, self.promises
+        for record in lost:
+            index = max(index, record.batches[-1].last if record.batches else record.after)
+            newest = record.promises
+            if newest.impairment is not None:
+                index = max(index, newest.impairment.last_index)
+        self.promises = newest._replace(impairment=Impairment(index, newest.term))
+
     def finish(self, snapshot: bytes = b"") -> StoredState:
         """Return what all records amount to, with a snapshot that was kept beside them."""
         image = decode_snapshot(snapshot) if snapshot else self._image

@@ -1,0 +1,1 @@
+"""Worlds of replicas: a log under faults, with clients that retry (`docs/design/consensus.md`)."""
