@@ -414,8 +414,9 @@ class ReplicaMachine:
                 learner = configuration.replicas.get(node)
                 if learner is None or learner.votes:
                     raise UsageError(f"replica {node} is no learner")
-                lag = log.last_index - role.peers[node].matched
-                if lag > self.settings.promote_lag_max:
+                matched = role.peers[node].matched
+                lag = log.last_index - matched
+                if matched < role.first_index or lag > self.settings.promote_lag_max:
                     raise NotNowError(f"promote_lag_max: replica {node} lacks {lag:,} entries; try again soon")
                 changed = configuration.with_replica(Replica(learner.id, learner.host, learner.port))
             case RemoveReplica(node):
@@ -452,10 +453,9 @@ class ReplicaMachine:
         if sender in (NOBODY, self.node):
             return f"from replica {sender}, which is nobody else"
         if frame.view != self._foundation:
-            # One without a log belongs to the first that takes it in; its answers say that it has none.
-            is_blank = not self._foundation and isinstance(body, OF_LEADERS)
-            is_of_blank = not frame.view and isinstance(body, HeartbeatReply | AppendReply | SnapshotReply)
-            if not is_blank and not is_of_blank:
+            # One without a log votes, and belongs to the first that takes it in; its answers say that it has none.
+            is_of_blank = not frame.view and isinstance(body, Vote | HeartbeatReply | AppendReply | SnapshotReply)
+            if self._foundation and not is_of_blank:
                 return f"of the log {frame.view:08x}, ours is {self._foundation:08x}"
         return None
 

@@ -30,7 +30,10 @@ CLIENT_NODES = 1000
 """Clients have the node numbers behind this in traces."""
 
 PATIENCE_NS = 150 * MILLISECOND
-"""After this time without an answer a client asks the next replica."""
+"""After this time without an answer a client asks the next replica; then after twice that, and so on."""
+
+PATIENCE_NS_MAX = 1200 * MILLISECOND
+"""Not longer. Without the doubling, a log that is slow gets every command again before it can answer."""
 
 REQUESTS_EACH = 1 << 32
 """Requests of a client have numbers from its own range."""
@@ -88,6 +91,7 @@ class SimulatedClient:
         self._read_request = 0
         self._next_read = 0
         self._moved_ns = 0
+        self._patience_ns = PATIENCE_NS
 
     @property
     def is_done(self) -> bool:
@@ -109,7 +113,8 @@ class SimulatedClient:
 
     def _on_turn(self, _: object) -> None:
         now_ns = self._scheduler.now_ns
-        if now_ns - self._moved_ns >= PATIENCE_NS:
+        if now_ns - self._moved_ns >= self._patience_ns:
+            self._patience_ns = min(2 * self._patience_ns, PATIENCE_NS_MAX)
             self._ask_another()
         if self._wanted:
             self._issue()
@@ -174,6 +179,7 @@ class SimulatedClient:
     def _ask(self, command: Command) -> None:
         if not self._hosts[self._target].submit(command):
             # It does not lead, or takes nothing now: ask another one in the next turn.
+            self._patience_ns = PATIENCE_NS
             self._moved_ns = -PATIENCE_NS
 
     # Answers.
@@ -195,7 +201,7 @@ class SimulatedClient:
             if status is CommandStatus.SESSION_EXPIRED:
                 self._end_session()
                 return
-            self._moved_ns = self._scheduler.now_ns
+            self._note_answer()
             del self._open[number]
             self.answered += 1
             if status is CommandStatus.DONE and self._trace is not None:
@@ -217,7 +223,7 @@ class SimulatedClient:
             return
         (number,) = self._reads
         self._reads.clear()
-        self._moved_ns = self._scheduler.now_ns
+        self._note_answer()
         self.reads_answered += 1
         ledger = self._application_of(node)
         if self._trace is not None:
@@ -227,6 +233,10 @@ class SimulatedClient:
                     self._scheduler.now_ns, self._node, 1, self._group, self._node, number, ledger.last_index, digest
                 )
             )
+
+    def _note_answer(self) -> None:
+        self._moved_ns = self._scheduler.now_ns
+        self._patience_ns = PATIENCE_NS
 
     def _loses(self) -> bool:
         return self._rng.random() < self._plan.lost

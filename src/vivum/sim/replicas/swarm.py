@@ -26,7 +26,7 @@ def make_up_replicas(seed: int) -> ReplicaPlan:
     """Make up the world of a seed."""
     rng = RandomSource(seed).fork("replicas")
     replicas = rng.choice([3, 3, 3, 5, 5, 7])
-    duration_ns = rng.randint(1000, 4000) * MILLISECOND
+    duration_ns = rng.randint(1000, 3000) * MILLISECOND
     # A world either changes its membership or has a disk that loses bits: an impaired voter is no help in a change.
     changes = rng.random() < 0.5
     spares = rng.randint(1, 2) if changes else 0
@@ -46,6 +46,10 @@ def make_up_replicas(seed: int) -> ReplicaPlan:
         sessions_max=rng.choice([2, 1000]),
         session_answers_max=rng.choice([20, 10_000]),
     )
+    flipped = 0 if changes else rng.choice([0, rng.randint(1, replicas)])
+    faults = [_make_up_fault(rng, replicas + spares, duration_ns) for _ in range(rng.randint(0, 10))]
+    if flipped:
+        faults += [_make_up_crash(rng, (flipped,), duration_ns) for _ in range(2)]
     return ReplicaPlan(
         replicas=replicas,
         spares=spares,
@@ -68,20 +72,20 @@ def make_up_replicas(seed: int) -> ReplicaPlan:
             clock_offset=Duration(rng.choice([0, SECOND])),
             clock_drift_ppm=rng.choice([0, 200, 10_000]),
         ),
-        faults=tuple(_make_up_fault(rng, replicas + spares, duration_ns) for _ in range(rng.randint(0, 10))),
+        faults=tuple(faults),
         changes=tuple(_make_up_change(rng, replicas, spares, duration_ns) for _ in range(rng.randint(1, 5)))
         if changes
         else tuple(
             PlannedChange(rng.randrange(duration_ns), "transfer", rng.randint(1, replicas))
             for _ in range(rng.randint(0, 2))
         ),
-        flipped=0 if changes else rng.choice([0, rng.randint(1, replicas)]),
+        flipped=flipped,
         padding_bytes=rng.choice([0, 5000]),
     )
 
 
 def _make_up_client(rng: RandomSource, duration_ns: int) -> ClientPlan:
-    gap_ns = rng.choice([2, 8, 30]) * MILLISECOND
+    gap_ns = rng.choice([8, 20, 60]) * MILLISECOND
     return ClientPlan(
         commands=rng.randint(1, 2 * duration_ns // gap_ns),
         gap_ns=gap_ns,
@@ -93,19 +97,30 @@ def _make_up_client(rng: RandomSource, duration_ns: int) -> ClientPlan:
 
 
 def _make_up_fault(rng: RandomSource, nodes: int, duration_ns: int) -> FaultSpec:
-    kinds = ["crash", "crash", "crash", "pause", "slow", "partition", "partition", "one_way", "loss", "burst"]
-    some = rng.sample(range(1, nodes + 1), rng.choice([1, 1, rng.randint(1, nodes)]))
-    kind = rng.choice([*kinds, "duplicate", "reorder"])
+    some = tuple(sorted(rng.sample(range(1, nodes + 1), rng.choice([1, 1, rng.randint(1, nodes)]))))
+    if rng.random() < 0.4:
+        return _make_up_crash(rng, some, duration_ns)
+    kinds = ["pause", "slow", "partition", "partition", "partition", "one_way", "loss", "burst", "duplicate", "reorder"]
     return FaultSpec(
-        kind=kind,  # type: ignore[arg-type]
+        kind=rng.choice(kinds),  # type: ignore[arg-type]
         at=Duration(rng.randint(0, duration_ns - 1)),
         lasts=Duration(rng.randint(MILLISECOND, duration_ns)),
-        nodes=tuple(sorted(some)),
+        nodes=some,
         rate=rng.choice([0.05, 0.2, 0.5]),
         length=float(rng.randint(2, 40)),
         factor=rng.choice([2, 10, 50]),
         delay=Duration(rng.randint(100_000, 20 * MILLISECOND)),
-        after=rng.choice([0, rng.randint(1, EFFECTS_MAX)]) if kind == "crash" else 0,
+    )
+
+
+def _make_up_crash(rng: RandomSource, nodes: tuple[int, ...], duration_ns: int) -> FaultSpec:
+    """Make up that some die, most between two effects or over one, and come back soon or late."""
+    return FaultSpec(
+        kind="crash",
+        at=Duration(rng.randint(0, duration_ns - 1)),
+        lasts=Duration(rng.choice([5 * MILLISECOND, rng.randint(MILLISECOND, duration_ns)])),
+        nodes=nodes,
+        after=rng.choice([0, rng.randint(1, EFFECTS_MAX), rng.randint(1, EFFECTS_MAX)]),
     )
 
 
