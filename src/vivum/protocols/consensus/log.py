@@ -76,6 +76,12 @@ class ReplicatedLog:
         """The index of that configuration."""
         return self._configurations[-1][0]
 
+    @property
+    def replaced_configuration(self) -> ReplicaConfiguration:
+        """The configuration before the latest, while that is not known to be committed; then the latest."""
+        is_open = self._configurations[-1][0] > self.commit_index and len(self._configurations) > 1
+        return self._configurations[-2 if is_open else -1][1]
+
     def configuration_at(self, index: int) -> ReplicaConfiguration:
         """Return the configuration that holds at an entry, which is not in front of the base."""
         return next(each for at, each in reversed(self._configurations) if at <= index)

@@ -172,7 +172,7 @@ class ReplicaMachine:
             TimeoutNow: self._on_timeout_now,
         }
         self._wait_for_leader()
-        if self._may_stand() and len(self.log.configuration.voters) == 1:
+        if self._may_stand() and self.log.configuration.voters == {node}:
             # Nobody else could lead.
             self._election_at_ns = now_ns
 
@@ -271,7 +271,14 @@ class ReplicaMachine:
         self._election_at_ns = self._now_ns + self._rng.randrange(election_ns, 2 * election_ns)
 
     def _may_stand(self) -> bool:
-        return self.node in self.log.configuration.voters and self._promises.impairment is None
+        """Return whether to stand for election.
+
+        One that is removed still stands until that is committed: it may be the only one that has the entry (thesis,
+        section 4.2.2). Its own vote does not count.
+        """
+        if self._promises.impairment is not None:
+            return False
+        return self.node in self.log.configuration.voters or self.node in self.log.replaced_configuration.voters
 
     def _tell_leader(self) -> None:
         told = (self._promises.term, self._role.leader)
