@@ -1,4 +1,4 @@
-"""The swarm of replicas finds planted bugs: each breaks one sentence of the paper, and the right checker must complain."""
+"""The swarm of replicas finds planted bugs: each breaks a sentence of the paper, and the right checker complains."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from vivum.checkers.checker import Violation
-from vivum.core.ids import NodeId
 from vivum.protocols.consensus import machine as machine_module
 from vivum.protocols.consensus.batch import EntryBatch
-from vivum.protocols.consensus.commands import ReadIndex, ReadsAllowed
+from vivum.protocols.consensus.commands import ReadIndex
 from vivum.protocols.consensus.configuration import ReplicaConfiguration
 from vivum.protocols.consensus.log import ReplicatedLog
 from vivum.protocols.consensus.machine import Came, ReplicaMachine
@@ -143,7 +142,7 @@ def reads_without_a_round(patch: Patch) -> None:
     """A leader answers reads from its own state at once: it may have been deposed."""
 
     def read(self: ReplicaMachine, role: Leading, command: ReadIndex) -> None:
-        self.effects.append(ReadsAllowed([command.request], self.applied_index))
+        self._allowed_reads.append(command.request)
 
     patch.setattr(ReplicaMachine, "_read", read)
 

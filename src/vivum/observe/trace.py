@@ -233,7 +233,7 @@ class StateRestored(Record, frozen=True, gc=False, tag="state_restored"):
 
 
 class CommandApplied(Record, frozen=True, gc=False, tag="command_applied"):
-    """The replica's application ran command `sequence` of a client, as entry `index`; `digest` is its answer's CRC-32."""
+    """The replica's application ran command `sequence` of a client, as entry `index`. `digest`: the answer's CRC-32."""
 
     group: int
     index: int

@@ -52,12 +52,14 @@ class LeaderHeartbeat(ControlMessage, frozen=True, tag=62):
 class HeartbeatReply(ControlMessage, frozen=True, tag=63):
     """Echoes the round of a heartbeat; with a higher term than the leader's, it ends that leader's term.
 
-    A replica that lost entries which it had acknowledged says so: `lost` is the first that it has not, else 0.
+    `lost` is not 0 where the leader takes the replica to have more than it can confirm, as after a restart: it is then
+    the first entry of which the replica does not know that it agrees. `last_index` is where its log ends.
     """
 
     term: Term
     round: Round
     lost: EntryIndex
+    last_index: EntryIndex
 
 
 class AppendEntries(ControlMessage, frozen=True, tag=64):

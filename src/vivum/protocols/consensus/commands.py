@@ -8,6 +8,7 @@ import msgspec
 from vivum.core.errors import NotNowError
 from vivum.core.ids import NodeId
 from vivum.core.machine import Command, Event
+from vivum.observe.trace import TraceRecord
 from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
 from vivum.protocols.consensus.sessions import CommandStatus
 
@@ -123,6 +124,12 @@ class ReplicasChanged(Event):
 
     index: int
     configuration: ReplicaConfiguration
+
+
+class Recorded(Event, msgspec.Struct, frozen=True):
+    """A trace record, among the effects in its place: what a replica that dies did not come to is not recorded."""
+
+    record: TraceRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from zlib import crc32
 from vivum.core.errors import DecodeError, LimitError, NotNowError, UsageError
 from vivum.core.ids import Endpoint, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Persist, Priority
-from vivum.observe.trace import BatchAppended, LeaderElected, StateRestored, StateSaved, Tracer
+from vivum.observe.trace import BatchAppended, LeaderElected, StateRestored, StateSaved, TraceRecord
 from vivum.protocols.consensus.batch import (
     COMMANDS_MAX,
     BatchKind,
@@ -40,6 +40,7 @@ from vivum.protocols.consensus.commands import (
     Propose,
     ReadIndex,
     ReadsAllowed,
+    Recorded,
     RemoveReplica,
     ReplicaHealed,
     ReplicasChanged,
@@ -115,9 +116,11 @@ class ReplicaMachine:
         *,
         now_ns: int,
         incarnation: int = 0,
-        trace: Tracer | None = None,
+        trace: bool = False,
     ) -> None:
         """Go on from what was stored; from an empty state, wait to be taken in by a leader.
+
+        With `trace`, records for checkers come among the effects (`Recorded`).
 
         `node` is the replica's id. It belongs to its disk: without one, every start needs another id.
         """
@@ -128,10 +131,10 @@ class ReplicaMachine:
         self._life = (int(node), incarnation)
         self._gate = gate
         self._rng = rng
-        self._trace = trace
+        self._is_traced = trace
         self._now_ns = now_ns
         self._application = application
-        self._applier = Applier(group, self._life, application, self.settings, trace)
+        self._applier = Applier(group, self._life, application, self.settings, self._record if trace else None)
         self._content_max = self.settings.frame_bytes_max - HEADER_BYTES - MESSAGE_BYTES_MAX
         image = stored.image
         self._foundation = stored.foundation
@@ -145,7 +148,7 @@ class ReplicaMachine:
             self.log = ReplicatedLog(image.index, image.term, image.configuration, stored.batches)
             self._snapshot, self._snapshot_index = encode_snapshot(image), image.index
             self._applier.restore(image.index, image.time_ns, image.sessions, image.application)
-        if trace is not None:
+        if trace:
             self._trace_restored(image)
             for batch in stored.batches:
                 self._trace_appended(batch)
@@ -155,6 +158,8 @@ class ReplicaMachine:
         self._parts = PartsBuffer()
         self._snapshot_parts = PartsBuffer()
         # What is to be sent; replies of one kind to one place share a datagram, and the newest counts.
+        self._behind_record: list[Effect] = []
+        self._allowed_reads: list[int] = []
         self._replies: dict[tuple[Endpoint, type[ControlMessage], bool], ControlMessage] = {}
         self._requests: list[tuple[NodeId, ControlMessage]] = []
         self._role: Following | Standing | Leading = Following(NOBODY, now_ns)
@@ -258,8 +263,9 @@ class ReplicaMachine:
         now_ns, log = self._now_ns, self.log
         role = self._role = Leading(self.node, log.last_index + 1, now_ns, self.settings)
         self._requests.clear()
-        if self._trace is not None:
-            self._trace(LeaderElected(now_ns, *self._life, self.group, self.term))
+        if self._is_traced:
+            # Behind the record of its vote, which may be due.
+            self._behind_record.append(Recorded(LeaderElected(now_ns, *self._life, self.group, self.term)))
         role.set_replicas(log.configuration, log.last_index + 1, now_ns)
         role.pending_bytes = sum([len(each.data) for each in log.between(log.commit_index, log.last_index)])
         self._append_own(role, BatchKind.NOOP)
@@ -380,7 +386,7 @@ class ReplicaMachine:
     def _append(self, batch: EntryBatch) -> None:
         self.log.must_save(self.log.last_index)
         self.log.append(batch)
-        if self._trace is not None:
+        if self._is_traced:
             self._trace_appended(batch)
 
     def _read(self, role: Leading, command: ReadIndex) -> None:
@@ -484,7 +490,7 @@ class ReplicaMachine:
         if term < own:
             if isinstance(body, OF_LEADERS):
                 # It must learn that its term is over. One that was cut off comes back into the group that way too.
-                self._reply(came.source, HeartbeatReply(own, 0, 0))
+                self._reply(came.source, HeartbeatReply(own, 0, 0, 0))
             return False
         if isinstance(body, OF_LEADERS):
             if term > own or type(self._role) is Standing:
@@ -552,35 +558,37 @@ class ReplicaMachine:
 
     # As a follower.
 
-    def _hear(self, came: Came) -> bool:
+    def _hear(self, came: Came) -> Following | None:
         """Note that the leader of the term lives; refuse a second one."""
         role = self._role
         if type(role) is not Following or role.leader not in (NOBODY, came.sender):
             self._refuse(came, f"a second leader in term {self.term}; {role.leader} leads it")
-            return False
+            return None
         role.heard_ns = self._now_ns
         if role.leader == NOBODY:
             role.leader = came.sender
             self._tell_leader()
         self._wait_for_leader()
-        return True
+        return role
 
     def _on_heartbeat(self, came: Came, body: LeaderHeartbeat) -> None:
-        if not self._hear(came):
+        role = self._hear(came)
+        if role is None:
             return
-        log = self.log
-        if body.commit > log.last_index and not self.is_impaired:
-            self._refuse(came, f"commits entry {body.commit}; the log ends with {log.last_index}")
-            return
-        self._commit(self._last_of_batch(body.commit))
-        self._reply(came.source, HeartbeatReply(self.term, body.round, log.last_index + 1 if self.is_impaired else 0))
+        log, agreed = self.log, role.agreed_index
+        self._commit(self._last_of_batch(min(body.commit, agreed)))
+        # Entries that were not compared with this leader's may be others, whatever it believes.
+        lost = agreed + 1 if body.commit > agreed else 0
+        self._reply(came.source, HeartbeatReply(self.term, body.round, lost, log.last_index))
 
     def _on_append(self, came: Came, body: AppendEntries) -> None:
-        if not self._hear(came):
+        role = self._hear(came)
+        if role is None:
             return
         log, previous = self.log, body.previous_index
         if previous < log.commit_index:
             # What is committed agrees. The leader goes on behind it.
+            role.agreed_index = max(role.agreed_index, log.commit_index)
             self._acknowledge(came.source, body.round, log.commit_index)
             return
         if log.term_at(previous) != body.previous_term:
@@ -608,6 +616,7 @@ class ReplicaMachine:
             return
         self._take_batches(batches)
         matched = batches[-1].last
+        role.agreed_index = max(role.agreed_index, matched)
         self._heal_if_whole(matched, batches[-1].term)
         self._commit(self._last_of_batch(min(body.commit, matched)))
         self._acknowledge(came.source, body.round, matched)
@@ -678,7 +687,8 @@ class ReplicaMachine:
             self.effects.append(ReplicaHealed(matched))
 
     def _on_snapshot(self, came: Came, body: InstallSnapshot) -> None:
-        if not self._hear(came):
+        role = self._hear(came)
+        if role is None:
             return
         if body.total > self.settings.snapshot_bytes_max:
             self._refuse(came, f"a snapshot of {body.total:,} bytes is over snapshot_bytes_max")
@@ -701,6 +711,7 @@ class ReplicaMachine:
             self._refuse(came, f"a snapshot of entry {image.index}, term {image.term}, that is not ours")
             return
         self._install(image, whole)
+        role.agreed_index = image.index
         self._heal_if_whole(image.index, image.term)
         self._acknowledge(came.source, body.round, image.index)
 
@@ -716,7 +727,7 @@ class ReplicaMachine:
         self._unsaved_snapshot = data
         self._applied_bytes = 0
         self._parts.clear()
-        if self._trace is not None:
+        if self._is_traced:
             self._trace_restored(image)
             for batch in kept:
                 self._trace_appended(batch)
@@ -744,7 +755,7 @@ class ReplicaMachine:
         if found is not None:
             role, peer = found
             if body.lost:
-                peer.on_lost(body.lost - 1)
+                peer.on_lost(body.lost - 1, min(body.last_index + 1, self.log.last_index))
             self._allow_reads(role)
 
     def _on_append_reply(self, came: Came, body: AppendReply) -> None:
@@ -784,11 +795,9 @@ class ReplicaMachine:
         if not role.reads:
             return
         confirmed = role.confirmed_round(self.log.configuration)
-        allowed = []
+        allowed = self._allowed_reads
         while role.reads and role.reads[0].round <= confirmed and role.reads[0].read_index <= self.applied_index:
             allowed.append(role.reads.popleft().request)
-        if allowed:
-            self.effects.append(ReadsAllowed(allowed, self.applied_index))
 
     def _go_on_with_transfer(self, role: Leading) -> None:
         transfer = role.transfer
@@ -847,9 +856,9 @@ class ReplicaMachine:
         self._snapshot, self._snapshot_index = encode_snapshot(image), index
         self._unsaved_snapshot = self._snapshot
         self._applied_bytes = 0
-        if self._trace is not None:
+        if self._is_traced:
             digest = crc32(application)
-            self._trace(StateSaved(self._now_ns, *self._life, self.group, term, index, digest))
+            self._record(StateSaved(self._now_ns, *self._life, self.group, term, index, digest))
 
     def _drop_front(self) -> None:
         """Forget the log in front of the snapshot, but for a tail that slow peers may ask for."""
@@ -924,6 +933,8 @@ class ReplicaMachine:
             else:
                 made += entries
         self._persist()
+        self.effects += self._behind_record
+        self._behind_record.clear()
         if type(role) is Leading:
             self._advance_commit(role)
             self._take_snapshot_if_due()
@@ -942,6 +953,10 @@ class ReplicaMachine:
         for (endpoint, _, _), message in self._replies.items():
             made.append(self._frame(endpoint, Kind.CONSENSUS, message, Priority.CONTROL))
         self._replies.clear()
+        if self._allowed_reads:
+            # Behind all else: what the application shows by then rests on records that are written.
+            self.effects.append(ReadsAllowed(self._allowed_reads, self.applied_index))
+            self._allowed_reads = []
         return made
 
     def _persist(self) -> None:
@@ -1004,15 +1019,16 @@ class ReplicaMachine:
 
     # Traces.
 
+    def _record(self, record: TraceRecord) -> None:
+        self.effects.append(Recorded(record))
+
     def _trace_appended(self, batch: EntryBatch) -> None:
-        assert self._trace is not None
-        self._trace(
+        self._record(
             BatchAppended(
                 self._now_ns, *self._life, self.group, batch.term, batch.first, batch.last + 1, batch.checksum
             )
         )
 
     def _trace_restored(self, image: SnapshotImage | None) -> None:
-        assert self._trace is not None
         place = (0, 0, 0) if image is None else (image.term, image.index, crc32(image.application))
-        self._trace(StateRestored(self._now_ns, *self._life, self.group, *place))
+        self._record(StateRestored(self._now_ns, *self._life, self.group, *place))

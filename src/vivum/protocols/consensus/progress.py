@@ -158,12 +158,12 @@ class Progress:
         elif refused == self._probed:
             self.become_probe(max(self.matched + 1, min(refused, hint + 1)))
 
-    def on_lost(self, last_index: int) -> None:
-        """Take the word of an impaired peer: it has nothing behind an entry, whatever it said before."""
-        if last_index < self.matched:
-            self.matched = last_index
+    def on_lost(self, agreed: int, next_index: int) -> None:
+        """Take the word of a peer that started anew: it confirms entries to one, and may have those to another."""
+        if agreed < self.matched:
+            self.matched = agreed
             if self.state is not ProgressState.SNAPSHOT:
-                self.become_probe(self.matched + 1)
+                self.become_probe(max(agreed + 1, next_index))
 
     def on_snapshot_received(self, now_ns: int, index: int, offset: int) -> None:
         """Take the word of how many bytes of a snapshot came."""

@@ -17,11 +17,13 @@ from vivum.protocols.consensus.settings import ConsensusSettings
 class Following:
     """Follows a leader, or waits for one."""
 
-    __slots__ = ("heard_ns", "leader")
+    __slots__ = ("agreed_index", "heard_ns", "leader")
 
     def __init__(self, leader: NodeId, now_ns: int) -> None:
         self.leader = leader
         self.heard_ns = now_ns
+        self.agreed_index = 0
+        """The log up to this entry is the same as the leader's: it was compared in this life and term."""
 
 
 class Standing:

@@ -4,6 +4,10 @@ A seed decides the number of replicas, the settings, the network, the clients, t
 changes meanwhile. `vivum sim run swarm:consensus --seed N` replays one.
 """
 
+from dataclasses import replace as dataclass_replace
+
+from msgspec.structs import replace
+
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.consensus.settings import ConsensusSettings
@@ -23,7 +27,48 @@ EFFECTS_MAX = 12
 
 
 def make_up_replicas(seed: int) -> ReplicaPlan:
-    """Make up the world of a seed."""
+    """Make up the world of a seed: every third one is stormy."""
+    return _make_up_storm(seed) if seed % 3 == 0 else _make_up_world(seed)
+
+
+def _make_up_storm(seed: int) -> ReplicaPlan:
+    """Let leaders come and go: a slow network, short timeouts, and many short faults."""
+    plan = _make_up_world(seed)
+    rng = RandomSource(seed).fork("replicas", "storm")
+    duration_ns, nodes = 4 * SECOND, plan.replicas + plan.spares
+    faults = []
+    for _ in range(rng.randint(10, 40)):
+        some = tuple(sorted(rng.sample(range(1, nodes + 1), rng.randint(1, (nodes + 1) // 2))))
+        fault = _make_up_crash(rng, some, duration_ns)
+        if rng.random() < 0.5:
+            kind = rng.choice(["partition", "partition", "one_way", "pause"])
+            fault = FaultSpec(kind=kind, at=fault.at, nodes=some)  # type: ignore[arg-type]
+        lasts = Duration(rng.choice([MILLISECOND, 10 * MILLISECOND, rng.randint(MILLISECOND, 400 * MILLISECOND)]))
+        faults.append(replace(fault, lasts=lasts))
+    return dataclass_replace(
+        plan,
+        duration_ns=duration_ns,
+        settings=dataclass_replace(
+            plan.settings,
+            election_ns=100 * MILLISECOND,
+            heartbeat_ns=25 * MILLISECOND,
+            frame_bytes_max=400,
+            batch_bytes_max=300,
+            # So that all is through soon after the healing, however slow the network is.
+            pending_bytes_max=20_000,
+            window_bytes_max=20_000,
+            window_messages_max=64,
+        ),
+        clients=plan.clients[:1],
+        network=replace(plan.network, delay=Duration(rng.randint(1, 20) * MILLISECOND)),
+        faults=tuple(faults),
+        changes=tuple(
+            dataclass_replace(each, at_ns=rng.randrange(duration_ns)) for each in (*plan.changes, *plan.changes)
+        ),
+    )
+
+
+def _make_up_world(seed: int) -> ReplicaPlan:
     rng = RandomSource(seed).fork("replicas")
     replicas = rng.choice([3, 3, 3, 5, 5, 7])
     duration_ns = rng.randint(1000, 3000) * MILLISECOND

@@ -4,8 +4,10 @@ First anything may fail (safety); then everything heals, and all that clients is
 checkers read the records of both.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec.structs import replace
 
 from vivum.checkers.checker import Violation
 from vivum.checkers.consensus.registry import LOG_CHECKERS
@@ -23,6 +25,7 @@ from vivum.protocols.consensus.commands import (
     CommandsAnswered,
     PromoteLearner,
     ReadsAllowed,
+    Recorded,
     RemoveReplica,
     SessionOpened,
     TransferLeadership,
@@ -68,8 +71,8 @@ class ReplicaPlan:
     settings: ConsensusSettings
     clients: tuple[ClientPlan, ...]
     spares: int = 0
-    network: NetworkSpec = NetworkSpec()
-    host: HostSpec = HostSpec()
+    network: NetworkSpec = field(default_factory=NetworkSpec)
+    host: HostSpec = field(default_factory=HostSpec)
     faults: tuple[FaultSpec, ...] = ()
     changes: tuple[PlannedChange, ...] = ()
     flipped: int = 0
@@ -131,9 +134,7 @@ class ReplicaWorld:
             )
             for number, each in enumerate(plan.clients, 1)
         ]
-        self.faults = FaultInjector(
-            self.scheduler, self.network, dict(self.hosts), None, plan.duration_ns, self._trace
-        )
+        self.faults = FaultInjector(self.scheduler, self.network, dict(self.hosts), None, plan.duration_ns, self._trace)
         self._healed = False
         self.unanswered = ""
 
@@ -182,11 +183,11 @@ class ReplicaWorld:
             trace = in_true_time(trace, self.scheduler)
         gate = Gate(domain_tag("sim"), counters, member, trace)
         host.ledger = Ledger(self.plan.padding_bytes)
-        host.replica = self.make_replica(host, gate, incarnation, trace)
+        host.replica = self.make_replica(host, gate, incarnation)
         self._counters.append(counters)
         return Node(member, gate, [host.replica], counters)
 
-    def make_replica(self, host: ReplicaHost, gate: Gate, incarnation: Incarnation, trace: Tracer) -> ReplicaMachine:
+    def make_replica(self, host: ReplicaHost, gate: Gate, incarnation: Incarnation) -> ReplicaMachine:
         """Make a replica of what is on its disk."""
         return ReplicaMachine(
             host.node_id,
@@ -198,7 +199,7 @@ class ReplicaWorld:
             self.plan.settings,
             now_ns=host.local_now_ns,
             incarnation=incarnation,
-            trace=trace,
+            trace=True,
         )
 
     # Running.
@@ -275,6 +276,9 @@ class ReplicaWorld:
 
     def _on_event(self, host: ReplicaHost, event: Event) -> None:
         match event:
+            case Recorded(record):
+                assert self._trace is not None
+                self._trace(replace(record, time_ns=self.scheduler.now_ns))
             case CommandsAnswered():
                 for client in self.clients:
                     client.on_answered(event)
