@@ -17,7 +17,7 @@ from vivum.protocols.consensus.snapshot import SnapshotImage, decode_snapshot
 
 _HEAD = Struct("<B3xIQQQQQ")
 RECORD_HEAD_BYTES = _HEAD.size
-_ENTRIES, _SNAPSHOT = 1, 2
+_ENTRIES, _SNAPSHOT, _CHECKPOINT = 1, 2, 3
 
 NOBODY = NodeId(0)
 """No replica: who got no vote, or leads nobody."""
@@ -39,12 +39,13 @@ class Promises(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record, read: `after` is the entry behind which `batches` stand."""
+    """A record, read: `after` is the entry behind which `batches` stand; with `begins`, the log begins there anew."""
 
     promises: Promises
     after: int
     batches: list[EntryBatch]
     snapshot: bytes
+    begins: bool
 
 
 @dataclass(slots=True)
@@ -81,6 +82,11 @@ def entries_record(promises: Promises, after: int, batches: Iterable[EntryBatch]
     return b"".join([_head(_ENTRIES, promises, after, 0), *[each.data for each in batches]])
 
 
+def checkpoint_record(promises: Promises, after: int, batches: Iterable[EntryBatch]) -> bytes:
+    """Make the record with which a log begins anew, behind a snapshot or damage: none before it is needed."""
+    return b"".join([_head(_CHECKPOINT, promises, after, 0), *[each.data for each in batches]])
+
+
 def snapshot_record(promises: Promises, index: int, snapshot: bytes, batches: Iterable[EntryBatch]) -> bytes:
     """Make the record of a snapshot, and of the batches behind it."""
     return b"".join([_head(_SNAPSHOT, promises, index, len(snapshot)), snapshot, *[each.data for each in batches]])
@@ -98,12 +104,13 @@ def read_stored_record(data: bytes) -> StoredRecord:
     if len(data) < RECORD_HEAD_BYTES:
         raise DecodeError(f"a record of {len(data)} bytes; expected a head of {RECORD_HEAD_BYTES}")
     kind, vote, term, after, lost_index, lost_term, snapshot_bytes = _HEAD.unpack_from(data)
-    if kind not in (_ENTRIES, _SNAPSHOT) or (kind == _SNAPSHOT) != bool(snapshot_bytes):
+    if kind not in (_ENTRIES, _SNAPSHOT, _CHECKPOINT) or (kind == _SNAPSHOT) != bool(snapshot_bytes):
         raise DecodeError(f"a record of unknown kind {kind}; a newer Vivum may have made it")
     impairment = Impairment(lost_index - 1, lost_term) if lost_index else None
     stop = RECORD_HEAD_BYTES + snapshot_bytes
     batches = list(split_batches(data[stop:]))
-    return StoredRecord(Promises(term, NodeId(vote), impairment), after, batches, data[RECORD_HEAD_BYTES:stop])
+    snapshot = data[RECORD_HEAD_BYTES:stop]
+    return StoredRecord(Promises(term, NodeId(vote), impairment), after, batches, snapshot, kind != _ENTRIES)
 
 
 class Recovery:
@@ -118,7 +125,7 @@ class Recovery:
     def take(self, record: StoredRecord) -> None:
         """Add a record; raises `DecodeError`, and changes nothing, where it does not fit those before it."""
         image = decode_snapshot(record.snapshot) if record.snapshot else None
-        if image is not None or self._base is None:
+        if record.begins or self._base is None:
             base, kept = record.after, list[EntryBatch]()
         else:
             base, kept = self._base, [each for each in self._batches if each.last <= record.after]
@@ -136,13 +143,20 @@ class Recovery:
 
         The promises of the newest one hold. Nothing else of them is used.
         """
-        index, newest = 0, self.promises
+        index, newest = self._batches[-1].last if self._batches else 0, self.promises
         for record in lost:
             index = max(index, record.batches[-1].last if record.batches else record.after)
             newest = record.promises
             if newest.impairment is not None:
                 index = max(index, newest.impairment.last_index)
         self.promises = newest._replace(impairment=Impairment(index, newest.term))
+
+    def finish_without_log(self) -> StoredState:
+        """Return the promises alone, where the log is of no use: an impaired replica begins with nothing."""
+        last = self._batches[-1].last if self._batches else 0
+        lost = self.promises.impairment
+        assert lost is not None
+        return StoredState(self.promises._replace(impairment=Impairment(max(lost.last_index, last), lost.term)))
 
     def finish(self, snapshot: bytes = b"") -> StoredState:
         """Return what all records amount to, with a snapshot that was kept beside them."""
@@ -161,6 +175,11 @@ def _check_chain(after: int, batches: Sequence[EntryBatch]) -> None:
         if batch.first != after + 1:
             raise DecodeError(f"{batch} stands behind entry {after}")
         after = batch.last
+
+
+def has_snapshot(record: bytes) -> bool:
+    """Return whether a record has a snapshot."""
+    return record[0] == _SNAPSHOT
 
 
 def recover(records: Iterable[bytes]) -> StoredState:
