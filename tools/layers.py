@@ -96,6 +96,7 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
     "zenoh": frozenset({"bench"}),
     "nats": frozenset({"bench"}),
     "redis": frozenset({"bench"}),
+    "pysyncobj": frozenset({"bench"}),
 }
 """Heavy optional libraries, and the only packages that import them."""
 

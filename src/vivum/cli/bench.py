@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from vivum.bench.cell import Cell
+from vivum.bench.consensus import measure_consensus
 from vivum.bench.hosts import on_hosts
 from vivum.bench.latency import measure_latency
 from vivum.bench.link import measure_link, rate_mbit
@@ -313,6 +314,24 @@ def plain(
         results = [row.as_json() for row in rows]
         head = {"size": size, "receivers": 1, "seconds": seconds, "rounds": rounds, "ratios": compared}
         write_json({"benchmark": "plain", **about(), **head, "results": results})
+
+
+@app.command()
+def consensus(
+    size: Annotated[int, typer.Option(min=1, max=SIZE_MAX, help="Bytes of a command.")] = 100,
+    seconds: Annotated[float, typer.Option(min=0.2, help="How long to measure each, after a warm-up.")] = 3.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of all; the medians are compared.")] = 3,
+    folder: Annotated[
+        str | None, typer.Option(help="Where the replicas' disks are; default: as for temporary files.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Commit commands in a replicated log of three processes, in memory and with fsync, beside PySyncObj."""
+    out = console(as_json)
+    result = measure_consensus(size, seconds, rounds, _progress(out), folder)
+    out.print(table_of(result))
+    if as_json:
+        write_json({"benchmark": "consensus", **about(), **result})
 
 
 def _peers_table(

@@ -81,7 +81,7 @@ class ReplicaPlan:
     padding_bytes: int = 0
 
 
-class ReplicaHost(Host):
+class DiskHost(Host):
     """A host whose disk tears what is being written when it dies."""
 
     replica: ReplicaMachine
@@ -102,7 +102,7 @@ class ReplicaWorld:
         self.plan = plan
         self.seed = seed
         self.scheduler = Scheduler()
-        self.hosts: dict[NodeId, ReplicaHost] = {}
+        self.hosts: dict[NodeId, DiskHost] = {}
         self.checkers = CheckerSet([each() for each in LOG_CHECKERS.values()])
         self.leaders: list[NodeId] = []
         self._hash = HashTrace()
@@ -140,13 +140,13 @@ class ReplicaWorld:
 
     # Building.
 
-    def _make_host(self, node: NodeId) -> ReplicaHost:
+    def _make_host(self, node: NodeId) -> DiskHost:
         spec, rng = self.plan.host, self._random.fork("host", node)
         clock = DriftingClock(
             rng.randint(0, spec.clock_offset), rng.randint(-spec.clock_drift_ppm, spec.clock_drift_ppm)
         )
         profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes, spec.memory_cost)
-        host = ReplicaHost(
+        host = DiskHost(
             node,
             self.scheduler,
             self.network,
@@ -171,7 +171,7 @@ class ReplicaWorld:
         port.update()
         return host
 
-    def _make_node(self, host: ReplicaHost, incarnation: Incarnation) -> Node:
+    def _make_node(self, host: DiskHost, incarnation: Incarnation) -> Node:
         if incarnation > 1 and host.node_id == self.plan.flipped and not self._healed:
             host.store.flip_a_bit()
         counters = Counters()
@@ -187,7 +187,7 @@ class ReplicaWorld:
         self._counters.append(counters)
         return Node(member, gate, [host.replica], counters)
 
-    def make_replica(self, host: ReplicaHost, gate: Gate, incarnation: Incarnation) -> ReplicaMachine:
+    def make_replica(self, host: DiskHost, gate: Gate, incarnation: Incarnation) -> ReplicaMachine:
         """Make a replica of what is on its disk."""
         return ReplicaMachine(
             host.node_id,
@@ -274,7 +274,7 @@ class ReplicaWorld:
 
     # Events of replicas.
 
-    def _on_event(self, host: ReplicaHost, event: Event) -> None:
+    def _on_event(self, host: DiskHost, event: Event) -> None:
         match event:
             case Recorded(record):
                 assert self._trace is not None
