@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,8 @@ from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import MINORITY, SWARM, built_in_names, find_scenario
+from vivum.sim.replicas.swarm import CONSENSUS, make_up_replicas, run_replica_seed
+from vivum.sim.replicas.world import ReplicaWorld
 from vivum.sim.swarm import run_seed, run_swarm
 from vivum.sim.timeline import line_of
 from vivum.sim.world import Result, World
@@ -59,16 +62,18 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run one scenario and check its guarantees. Exit code 1 if any was violated."""
-    description = None if _is_live(scenario) else find_scenario(scenario, seed)
+    whole = _whole_world(scenario)
+    description = None if whole else find_scenario(scenario, seed)
     began = time.perf_counter()
     promises = () if description is None else description.checkers
     writer = TraceWriter(trace, "sim", promises=promises) if trace is not None else None
     try:
         with _progress(as_json) as progress:
             task = progress.add_task(f"{scenario}, seed {seed}", total=100)
-            if description is None:
-                result = live_swarm.LiveWorld(seed, writer).run()
+            if whole is not None:
+                result = whole(seed, writer)
             else:
+                assert description is not None
                 world = World(description, seed, writer)
                 result = world.run(lambda share: progress.update(task, completed=round(100 * share)))
     finally:
@@ -83,8 +88,13 @@ def run(
         raise Failed
 
 
-def _is_live(scenario: str) -> bool:
-    return scenario in (SWARM, f"{SWARM}:{LIVE}")
+def _whole_world(scenario: str) -> Callable[[int, Tracer | None], Result] | None:
+    """Return what runs a world that is no scenario: of whole programs, or of replicas."""
+    if scenario in (SWARM, f"{SWARM}:{LIVE}"):
+        return lambda seed, trace: live_swarm.LiveWorld(seed, trace).run()
+    if scenario == f"{SWARM}:{CONSENSUS}":
+        return lambda seed, trace: ReplicaWorld(make_up_replicas(seed), seed, trace, frames=trace is not None).run()
+    return None
 
 
 def _as_json(scenario: str, result: Result, wall_s: float) -> dict[str, object]:
@@ -137,7 +147,8 @@ def swarm(
     first_seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 1,
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
     protocol: Annotated[
-        str, typer.Option(help="What the worlds run: 'live' for whole programs, or a protocol on nodes alone.")
+        str,
+        typer.Option(help="What the worlds run: 'live' (whole programs), 'consensus', or a protocol of nodes alone."),
     ] = LIVE,
     minority: Annotated[
         bool, typer.Option("--minority", help="Split every world of 'qsm', with the service on the smaller side.")
@@ -148,10 +159,13 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    if protocol not in (*PROTOCOLS, LIVE):
-        raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted([*PROTOCOLS, LIVE]))}")
+    known = (*PROTOCOLS, LIVE, CONSENSUS)
+    if protocol not in known:
+        raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(known))}")
     if minority and protocol == LIVE:
         raise UsageError("--minority: whole programs are not made up with the service in the minority; --protocol qsm")
+    if minority and protocol == CONSENSUS:
+        raise UsageError("--minority: replicas of a log have no service; every split leaves some in the minority")
     name = SWARM if protocol == LIVE else f"{SWARM}:{protocol}"
     if minority:
         name += f":{MINORITY}"
@@ -161,7 +175,8 @@ def swarm(
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        run_one = live_swarm.run_live_seed if protocol == LIVE else partial(run_seed, minority=minority)
+        own = {LIVE: live_swarm.run_live_seed, CONSENSUS: run_replica_seed}
+        run_one = own.get(protocol) or partial(run_seed, minority=minority)
         for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol, run_one):
             events += verdict.events
             progress.advance(task)
@@ -225,8 +240,9 @@ def show(
     """Run one scenario and print what happened as a readable timeline (times in microseconds)."""
     wanted = _Filter(node or [], group or [], frames, limit)
     sink: Tracer = wanted
-    if _is_live(scenario):
-        result = live_swarm.LiveWorld(seed, sink).run()
+    whole = _whole_world(scenario)
+    if whole is not None:
+        result = whole(seed, sink)
     else:
         description = find_scenario(scenario, seed)
         for number in node or []:
@@ -256,4 +272,5 @@ def list_scenarios(as_json: JsonOption = False) -> None:
         table.add_row(f"[bold]{name}[/]", description)
     table.add_row(f"[bold]{SWARM}[/]", "Whole programs in a world made up from the seed: anything may fail")
     table.add_row(f"[bold]{SWARM}:qsm[/]", "The same with nodes of one protocol alone")
+    table.add_row(f"[bold]{SWARM}:{CONSENSUS}[/]", "The same with the replicas of a log")
     console().print(table)

@@ -1,0 +1,1 @@
+"""One replica whose peers are the test."""
