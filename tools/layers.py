@@ -104,6 +104,7 @@ SAME_NAMES: dict[str, str] = {
     "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
     "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
     "World": "vivum.testing.World is to whole programs what vivum.sim's is to machines",
+    "replicate": "as prepare",
     "send": "as prepare; and the command send-file",
     "receive": "as prepare; and the command receive-file",
 }

@@ -26,6 +26,9 @@ echo "vivum: swarm of $seeds seeds of QSM"
 echo "vivum: swarm of $seeds seeds of whole programs"
 .venv/bin/vivum sim swarm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
+echo "vivum: swarm of $seeds seeds of replicas of a log"
+.venv/bin/vivum sim swarm --protocol consensus --first-seed 10001 --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+
 echo "vivum: fuzzing the wire for $fuzz_seconds s"
 .venv/bin/python tests/fuzz/fuzz_wire.py -max_total_time="$fuzz_seconds"
 

@@ -13,14 +13,24 @@ from planted.history import History
 from planted.planted import CORRECT, VIOLATIONS
 from vivum.core.errors import UsageError
 from vivum.observe.trace import (
+    BatchAppended,
+    BatchCommitted,
+    CommandAnswered,
+    CommandApplied,
+    CommandIssued,
     FaultInjected,
     FrameDropped,
     FrameReceived,
     FrameSent,
     GroupJoined,
     GroupNamed,
+    LeaderElected,
     MessageDelivered,
     NodeMeasured,
+    ReadAnswered,
+    ReadIssued,
+    StateRestored,
+    StateSaved,
     TraceRecord,
 )
 from vivum.storage.errors import StorageError
@@ -53,6 +63,16 @@ def one_of_each() -> list[TraceRecord]:
         FrameDropped(now, 3, 1, source="10.0.0.1:5", frame="data", bytes=1_000, cause="loss"),
         GroupNamed(now, 1, 1, group=1, topic="/swx/NESN", guarantee="reliable"),
         NodeMeasured(now, 1, 1, 5, 6_000, 1, 1_000, 2, 7_000),
+        LeaderElected(now, 1, 1, 1, 3),
+        BatchAppended(now, 1, 1, 1, 3, 8, 10, 77),
+        BatchCommitted(now, 1, 1, 1, 3, 8, 10, 77),
+        StateSaved(now, 1, 1, 1, 3, 9, 78),
+        StateRestored(now, 1, 1, 1, 3, 9, 78),
+        CommandApplied(now, 1, 1, 1, 8, 4, 0, 79),
+        CommandIssued(now, 1001, 1, 1, 4, 0),
+        CommandAnswered(now, 1001, 1, 1, 4, 0, 79),
+        ReadIssued(now, 1001, 1, 1, 4, 0),
+        ReadAnswered(now, 1001, 1, 1, 4, 0, 8, 79),
     ]
 
 

@@ -4,6 +4,18 @@ import pytest
 from vivum.core.errors import DecodeError, UsageError
 from vivum.core.limits import Limits
 from vivum.wire.codec import FrameBuilder, seal_control, split
+from vivum.wire.consensus import (
+    TERM_MAX,
+    AppendEntries,
+    AppendReply,
+    HeartbeatReply,
+    InstallSnapshot,
+    LeaderHeartbeat,
+    SnapshotReply,
+    TimeoutNow,
+    Vote,
+    VoteRequest,
+)
 from vivum.wire.control import (
     CONTROL_TYPES,
     Ack,
@@ -125,6 +137,16 @@ SAMPLES = [
     (Kind.SURVEY, LoadReport(1, 2, 3, "a process", 4, 5, 6, 7, 8, 9, (TopicLoad("/a", 1, TOP),))),
     (Kind.SURVEY, SendingQuery(1, "/a")),
     (Kind.SURVEY, SendingReport(1, 2, 3, 4, TOP)),
+    (Kind.CONSENSUS, VoteRequest(TERM_MAX, 7, 6, True, False)),
+    (Kind.CONSENSUS, Vote(3, False, True)),
+    (Kind.CONSENSUS, LeaderHeartbeat(3, 9, 7)),
+    (Kind.CONSENSUS, HeartbeatReply(3, 9, 0, 7)),
+    (Kind.CONSENSUS, AppendReply(3, 9, 0, 8, 7, 0)),
+    (Kind.CONSENSUS, SnapshotReply(3, 9, 8, 100)),
+    (Kind.CONSENSUS, TimeoutNow(3)),
+    (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 0, 0, b"batches")),
+    (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 10, 15, b"batch")),
+    (Kind.ENTRIES, InstallSnapshot(3, 9, 8, 0, 1000, b"part")),
 ]
 
 

@@ -8,7 +8,7 @@ Life = tuple[int, int, int]
 """Group, node, incarnation."""
 
 
-class Place(NamedTuple):
+class BatchEnd(NamedTuple):
     """The end of a batch, or of what a snapshot has: one past its last entry, and its term."""
 
     stop: int
@@ -20,17 +20,17 @@ class LifeLog:
 
     __slots__ = ("_digests", "base", "batches")
 
-    def __init__(self, base: Place = Place(1, 0)) -> None:  # noqa: B008 - a tuple
+    def __init__(self, base: BatchEnd = BatchEnd(1, 0)) -> None:  # noqa: B008 - a tuple
         self.base = base
         self.batches: list[BatchAppended] = []
         self._digests: dict[int, int] = {}
 
-    def append(self, record: BatchAppended) -> Place | None:
+    def append(self, record: BatchAppended) -> BatchEnd | None:
         """Add a batch, in place of what stood there; return what stands in front of it, or None for a hole."""
         batches = self.batches
         while batches and batches[-1].stop > record.index:
             del self._digests[batches.pop().index]
-        front = Place(batches[-1].stop, batches[-1].term) if batches else self.base
+        front = BatchEnd(batches[-1].stop, batches[-1].term) if batches else self.base
         batches.append(record)
         self._digests[record.index] = record.digest
         return front if front.stop == record.index else None
@@ -61,4 +61,4 @@ class LifeLogs:
 
     def restore(self, record: StateRestored) -> None:
         """Begin the log of a life anew."""
-        self._logs[record.group, record.node, record.incarnation] = LifeLog(Place(record.index + 1, record.term))
+        self._logs[record.group, record.node, record.incarnation] = LifeLog(BatchEnd(record.index + 1, record.term))

@@ -4,7 +4,7 @@ By induction: such a batch has the same bytes everywhere, and the same batch sta
 """
 
 from vivum.checkers.checker import Checker
-from vivum.checkers.consensus.life_logs import LifeLogs, Place
+from vivum.checkers.consensus.life_logs import BatchEnd, LifeLogs
 from vivum.observe.trace import BatchAppended, StateRestored
 
 
@@ -16,7 +16,7 @@ class LogMatching(Checker):
     def __init__(self) -> None:
         super().__init__()
         self._logs = LifeLogs()
-        self._known: dict[tuple[int, int, int], tuple[BatchAppended, Place]] = {}
+        self._known: dict[tuple[int, int, int], tuple[BatchAppended, BatchEnd]] = {}
 
     def on_state_restored(self, record: StateRestored) -> None:
         """Begin a log anew."""

@@ -26,7 +26,7 @@ class ProgressState(Enum):
     SNAPSHOT = "snapshot"
 
 
-class Piece(NamedTuple):
+class EntriesPiece(NamedTuple):
     """Content of one `AppendEntries`."""
 
     previous_index: int
@@ -192,7 +192,7 @@ class Progress:
 
     # What to send.
 
-    def pieces(self, now_ns: int, log: ReplicatedLog, content_max: int, room_bytes: int) -> Iterator[Piece]:
+    def pieces(self, now_ns: int, log: ReplicatedLog, content_max: int, room_bytes: int) -> Iterator[EntriesPiece]:
         """Give what may be sent now, as under way, up to about this many bytes."""
         settings = self._settings
         while room_bytes > 0 and self.next_index <= log.last_index:
@@ -213,7 +213,7 @@ class Progress:
             self._flying_bytes += size
             yield piece
 
-    def _next_piece(self, log: ReplicatedLog, content_max: int) -> Piece:
+    def _next_piece(self, log: ReplicatedLog, content_max: int) -> EntriesPiece:
         """Cut the next piece out of the log, and go on behind it."""
         at = log.behind(self.next_index - 1)
         batches = log.batches
@@ -228,7 +228,7 @@ class Progress:
             stop = offset + len(content)
             self._part_offset = 0 if stop == total else stop
             self.next_index = first.last + 1 if stop == total else previous_index + 1
-            return Piece(previous_index, previous_term, offset, total, content)
+            return EntriesPiece(previous_index, previous_term, offset, total, content)
         taken, size, stop_at = [first.data], len(first.data), at + 1
         while stop_at < len(batches) and size + len(batches[stop_at].data) <= content_max:
             taken.append(batches[stop_at].data)
@@ -236,7 +236,7 @@ class Progress:
             stop_at += 1
         self.next_index = batches[stop_at - 1].last + 1
         self._part_offset = 0
-        return Piece(previous_index, previous_term, 0, 0, taken[0] if len(taken) == 1 else b"".join(taken))
+        return EntriesPiece(previous_index, previous_term, 0, 0, taken[0] if len(taken) == 1 else b"".join(taken))
 
     def snapshot_pieces(self, now_ns: int, content_max: int, room_bytes: int) -> Iterator[SnapshotPiece]:
         """Give the parts of a snapshot that may be sent now, as under way."""
