@@ -240,6 +240,16 @@ cdef class Frame:
         memcpy(frame._extents, self._extents + first, frame.count * sizeof(Extent))
         return frame
 
+    def compact(self):
+        cdef Frame frame
+        if 2 * self.size >= len(self.data):
+            return self
+        frame = self._part(0, self.count)
+        frame.data = self.to_bytes()
+        frame.start = 0
+        frame._base = <const uint8_t*>PyBytes_AS_STRING(frame.data)
+        return frame
+
     def cut(self):
         cdef Py_ssize_t number
         return [self] if self.count == 1 else [self._part(number, number + 1) for number in range(self.count)]

@@ -106,6 +106,12 @@ class Frame(msgspec.Struct, frozen=True, eq=False, gc=False):
             self, length=length, sequence=sequence, start=start, count=end - first, size=size
         )
 
+    def compact(self) -> "Frame":
+        """Return the same frames in a buffer of their own, if they would hold one of more than twice their size."""
+        if 2 * self.size >= len(self.data):
+            return self
+        return msgspec.structs.replace(self, data=self.to_bytes(), start=0)
+
     def cut(self) -> "list[Frame]":
         """Return the frames one by one."""
         return [self] if self.count == 1 else [self._part(number, number + 1) for number in range(self.count)]

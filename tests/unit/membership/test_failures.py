@@ -1,5 +1,7 @@
 """Who is dropped, who is not, and how they come back."""
 
+import pytest
+
 from effects import MemoryTrace
 from membership_net.net import SERVICE, Net
 from membership_net.scenes import net_of
@@ -145,3 +147,24 @@ def test_a_welcome_that_comes_after_leaving_is_given_back():
     net.run_for(10 * MILLISECOND)
     assert net.service.lives == {}
     assert net.changes[client] == []
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_a_node_that_leaves_has_no_further_life(leaves_first: bool) -> None:
+    """Its protocols may still find that the life cannot go on; it joined again then, after it had been left."""
+    net = Net()
+    net.add("h1", wanted=1)
+    client = net.add("h9", wanted=9)
+    net.run_for(5 * SECOND)
+    if leaves_first:
+        client.leave(net.now_ns)
+        client.start_over(net.now_ns)
+    else:
+        client.start_over(net.now_ns)
+        client.leave(net.now_ns)
+    states = set()
+    for _ in range(1000):
+        net.run_for(2 * MILLISECOND)
+        states.add(client.state)
+    assert states <= {ClientState.LEAVING, ClientState.LEFT}
+    assert client.state is ClientState.LEFT

@@ -63,5 +63,5 @@ def measure_memory(waiting_bytes: int, senders: Iterable[RegionSender], regions:
         waiting_bytes,
         sum(sender.kept_bytes for sender in senders),
         sum(stream.cache.size for stream in streams),
-        sum(frame.size for stream in streams for frame in stream.held.values()),
+        sum({id(frame.data): len(frame.data) for stream in streams for frame in stream.held.values()}.values()),
     )

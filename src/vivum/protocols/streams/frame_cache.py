@@ -1,6 +1,7 @@
 """Frames of a stream that a node keeps for others, in the trains in which they came.
 
-A train is kept as long as any of its frames may be asked for. It holds the buffer in which it was received.
+A train is kept as long as any of its frames may be asked for. It holds the buffer in which it was received, unless
+it is a small part of that: a node of a large ring keeps few of the frames of each train.
 """
 
 from bisect import bisect_right
@@ -31,8 +32,8 @@ class FrameCache:
 
     @property
     def size(self) -> int:
-        """Bytes of the frames."""
-        return sum(frame.size for frame in (*self._trains, *self._late.values()))
+        """Bytes of the buffers that the frames hold."""
+        return sum({id(frame.data): len(frame.data) for frame in (*self._trains, *self._late.values())}.values())
 
     @property
     def numbers(self) -> list[int]:
@@ -46,6 +47,7 @@ class FrameCache:
             return
         if frame.sequence < self.floor:
             frame = frame.part(self.floor, frame.stop)
+        frame = frame.compact()
         self._count += frame.count
         trains = self._trains
         if not trains or frame.sequence >= trains[-1].stop:

@@ -241,8 +241,9 @@ class MembershipClient:
 
     def start_over(self, now_ns: int) -> None:
         """End this life, which cannot keep its promises, and begin another once the service is heard again."""
-        # Not before: if all standbys gave up their lives, none could replace a service that is gone.
-        if self.member is not None:
+        # Not before: if all standbys gave up their lives, none could replace a service that is gone. A node that leaves
+        # begins no other.
+        if self.state is ClientState.JOINED:
             self._wants_over = True
             # To the one the service answers at once, to the other with its next regular word.
             self._talk.say("ack" if now_ns - self._joined_ns >= YOUNG_NS else "alive")
@@ -444,11 +445,13 @@ class MembershipClient:
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        return self._allegiance.heard_ns if self._may_end else self._talk.timers.next_ns()
+        if self._may_end and self.state is ClientState.JOINED:
+            return self._allegiance.heard_ns
+        return self._talk.timers.next_ns()
 
     def on_timer(self, now_ns: int) -> None:
         """Note what has become due; the frames are made in `make_datagrams`."""
-        if self._may_end:
+        if self._may_end and self.state is ClientState.JOINED:
             self._become_removed(now_ns)
         talk = self._talk
         for what in talk.timers.take_due(now_ns):

@@ -326,7 +326,7 @@ class Sender:
         return bool(self._ready) or self._spreading.has_data
 
     def make_data(self, now_ns: int, domain: int, me: Member, datagrams: list[Datagram], room_bytes: int) -> None:
-        """Seal frames, a train from each ready stream in turn, as far as there is room; between them those for several."""
+        """Seal frames as far as there is room, a train of each ready stream in turn; between them those for several."""
         frames_left = self._settings.frames_per_output_max
         spreading = self._spreading
         while self.has_data and room_bytes > 0 and frames_left > 0:
