@@ -87,7 +87,7 @@ def test_a_window_does_what_a_set_would(form, first, capacity, steps):
         if name == "add_run":
             # As many as the offset has, from behind the highest of all on or a little later or earlier.
             start = oracle.stop + offset % 7 - 3
-            if 0 <= start and start + offset < 1 << 64:
+            if start >= 0 and start + offset < 1 << 64:
                 assert window.add_run(start, start + offset) == oracle.add_run(start, start + offset)
         elif name == "run":
             # Many at once, so that the ring turns.
