@@ -251,7 +251,8 @@ cdef class Receiver:
         while bytes_max > 0:
             # Each of them may have the largest size.
             asked = min(max(bytes_max // BUFFER, 1), BATCH)
-            if self._are_small and asked > 1:
+            if self._are_small and asked > 1 and last < 0:
+                # None of them stands for more than its own bytes.
                 asked = BATCH
             self._prepare(asked)
             with nogil:

@@ -323,9 +323,10 @@ class UdpPort:
         own = None if source is self._socket else self.endpoint
         if self._receiver is not None:
             ours = -1 if own is None else self._own_address
+            last = -1 if self.shared_memory is None else MARK[0]
             try:
                 return self._receiver.receive(
-                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, JOINED, MARK[0]
+                    source.fileno(), bytes_max, DATAGRAM_COST_BYTES, self._places, self._place_of, ours, JOINED, last
                 )
             except OSError as error:
                 if error.errno not in FORBIDDEN:
