@@ -52,8 +52,8 @@ lint: dev  ## ruff (rules and format) and mypy
 
 bench: peers  ## Measure, beside the peers and the limit of the machine; the figures go to out/ as JSON too
 	@tools/java.sh >/dev/null
-	@tools/bench.sh codec membership simulator pipeline sweep peers plain throughput latency \
-		peers-hosts link link-1gbit link-senders
+	@tools/bench.sh codec membership simulator pipeline sweep peers groups plain throughput latency consensus \
+		peers-hosts peers-hosts-buffers peers-hosts-unicast link link-1gbit link-2-senders link-4-senders sleeper
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing, half an hour of chaos between hosts
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS) $(SOAK_CHAOS_MINUTES)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs benchmarks by name and keeps the figures of each in out/<name>.json: the last line of what it prints.
 # A name is a file of bench/, a command of `vivum bench`, `sweep`: a short sweep of an experiment on Spark, or
-# `peers-hosts`, `link-1gbit` and `link-senders`: the commands with hosts of network namespaces, by root.
+# one of the commands between hosts of network namespaces (root): `peers-hosts`, `peers-hosts-buffers`,
+# `peers-hosts-unicast`, `link`, `link-1gbit`, `link-2-senders`, `link-4-senders`, `sleeper`.
 #
 #     tools/bench.sh codec simulator peers throughput latency link
 
@@ -15,11 +16,14 @@ for name in "$@"; do
         .venv/bin/python "bench/$name.py" --json >"out/$name.log" || status=$?
     else
         case $name in
-            peers) set -- bench peers --seconds 2 ;;
+            peers) set -- bench peers --rounds 3 --seconds 2 ;;
             plain) set -- bench plain --seconds 2 ;;
-            peers-hosts) set -- bench peers --hosts --seconds 2 ;;
+            peers-hosts) set -- bench peers --hosts --rounds 3 --seconds 2 ;;
+            peers-hosts-buffers) set -- bench peers --hosts --rounds 3 --seconds 2 --buffer-bytes 212992 ;;
+            peers-hosts-unicast) set -- bench peers --hosts --rounds 3 --seconds 2 --no-multicast ;;
             link-1gbit) set -- bench link --rate 1gbit ;;
-            link-senders) set -- bench link --rate 1gbit --senders 2 ;;
+            link-2-senders) set -- bench link --rate 1gbit --senders 2 ;;
+            link-4-senders) set -- bench link --rate 1gbit --senders 4 ;;
             sweep) set -- sweep experiments/load.toml --quick --out out/bench-sweeps ;;
             *) set -- bench "$name" ;;
         esac
@@ -27,7 +31,7 @@ for name in "$@"; do
     fi
     if [ "$status" != 0 ]; then
         # Hosts of network namespaces need root and programs; all else must work everywhere.
-        case $name in link* | *-hosts) ;; *) exit "$status" ;; esac
+        case $name in link* | peers-hosts* | sleeper) ;; *) exit "$status" ;; esac
         rm -f "out/$name.log"
         continue
     fi

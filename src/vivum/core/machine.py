@@ -25,6 +25,10 @@ One optional fast call: `send_now(now_ns, command)` submits messages and returns
 before control frames are made. `take_output()` must follow soon. A transport that persists has no fast call: its frames
 would leave before the record on which they rest, which comes with that output. A node asserts this when it is built.
 
+A transport may also tell how many bytes of messages it is sure to take (`protocols.contract.TellsRoom`), so that an
+application's messages can be accepted before it gets them. `on_datagrams` is told how long the last datagram waited in
+this host, which is no delay of the network.
+
 Rules for machines: ignore with a counter, then assert, then act, then check invariants. Never assert on remote data.
 """
 
