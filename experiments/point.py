@@ -1,7 +1,8 @@
 """One point of an experiment: a pure function from parameters and seed to numbers."""
 
 from experiments.description import PointParameters
-from experiments.measuring import Numbers, Probe
+from experiments.measuring.numbers import Numbers
+from experiments.measuring.probe import Probe
 from vivum.observe.trace import Tracer
 from vivum.sim.scenario import parse_scenario
 from vivum.sim.world import World

@@ -1,65 +1,76 @@
-"""Tables of results in Markdown, written into the page of an experiment between two marks."""
+"""Tables of results in Markdown: the mean over the seeds, and how far the seed farthest from it lies."""
 
-from pathlib import Path
+from collections.abc import Sequence
+from textwrap import fill
 
 from experiments.description import ColumnSpec, Experiment, default_of
-from experiments.results import Outcome
-
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+from experiments.results import Outcome, Spread, Summary, summarize
 
 WIDTH_MAX = 100
-"""Characters in a line of a page. A table that is wider becomes several, whose rows are numbered."""
+"""Characters in a line of a page. A table that is wider becomes several, each with the columns that tell rows apart."""
 
 
 def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
     """Make the table of an experiment, and name the code that gave its numbers."""
-    columns = experiment.table
-    codes = sorted({f"{each.commit} (sources {each.source})" for each in outcomes})
+    summaries = summarize(outcomes)
+    axes = {path for each in summaries for path in each.axes}
+    columns = sorted(experiment.table, key=lambda column: column.value not in axes)
     rows = [[each.heading for each in columns]]
-    rows += [[_cell(experiment, each, outcome) for each in columns] for outcome in outcomes]
-    if len(codes) > 1:
-        # Each row says which code gave it.
-        for row, commit in zip(rows, ["commit", *(each.commit for each in outcomes)], strict=True):
-            row.append(commit)
-    lines = make_lines(rows)
+    rows += [[_cell(experiment, each, summary) for each in columns] for summary in summaries]
+    keys = sum(column.value in axes for column in columns)
+    return "\n".join([*make_lines(rows, keys), "", make_origin(experiment, outcomes)])
+
+
+def make_origin(experiment: Experiment, outcomes: list[Outcome]) -> str:
+    """Say what gave the numbers: code, seeds, time measured."""
+    codes = ", ".join(sorted({f"{each.commit} (sources {each.source})" for each in outcomes}))
+    seeds = ", ".join(map(str, sorted({each.seed for each in outcomes})))
     measure = experiment.measure
-    seeds = ", ".join(map(str, experiment.seeds))
-    lines += ["", f"Commit {', '.join(codes)}; measured for {measure.duration} after {measure.warm_up}; seed {seeds}."]
-    return "\n".join(lines)
+    used = {value for each in outcomes for value in each.axes.values() if isinstance(value, str)}
+    variants = [(name, table["measure"]) for name, table in experiment.variants.items() if "measure" in table]
+    others = [f"{name}: {_times(times)}" for name, times in variants if name in used]
+    when = "; ".join([_times({"duration": measure.duration, "warm_up": measure.warm_up}), *others])
+    return fill(f"Commit {codes}; seeds {seeds}. Measured {when}.", WIDTH_MAX, break_on_hyphens=False)
 
 
-def make_lines(rows: list[list[str]]) -> list[str]:
-    """Write rows, headings first, as one table, or as several where one would be too wide for a page."""
+def _times(measure: dict[str, str]) -> str:
+    parts = []
+    if "duration" in measure:
+        parts.append(f"for {measure['duration']}")
+    if "warm_up" in measure:
+        parts.append(f"after {measure['warm_up']}")
+    return " ".join(parts)
+
+
+def make_lines(rows: Sequence[Sequence[str]], keys: int) -> list[str]:
+    """Write rows, headings first, as one table, or as several where one would be too wide for a page.
+
+    The first `keys` columns tell rows apart: each part has them.
+    """
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---:|" * len(rows[0]))
-    if max(map(len, lines)) <= WIDTH_MAX:
+    if max(map(len, lines)) <= WIDTH_MAX or len(rows[0]) <= keys + 1:
         return lines
-    numbers = ["#", *map(str, range(1, len(rows)))]
     parts: list[list[list[str]]] = []
-    for column in zip(*rows, strict=True):
+    for column in list(zip(*rows, strict=True))[keys:]:
         wider = [[*row, cell] for row, cell in zip(parts[-1], column, strict=True)] if parts else []
-        if wider and max(len(" | ".join(row)) for row in wider) <= WIDTH_MAX - 4:
+        if wider and max(len("| " + " | ".join(row) + " |") for row in wider) <= WIDTH_MAX:
             parts[-1] = wider
         else:
-            parts.append([[number, cell] for number, cell in zip(numbers, column, strict=True)])
-    return [line for part in parts for line in [*make_lines(part), ""]][:-1]
+            parts.append([[*row[:keys], cell] for row, cell in zip(rows, column, strict=True)])
+    return [line for part in parts for line in [*make_lines(part, keys), ""]][:-1]
 
 
-def _cell(experiment: Experiment, column: ColumnSpec, outcome: Outcome) -> str:
-    known = {**outcome.numbers, **outcome.axes, "wall_s": outcome.wall_s, "rss_mb": outcome.rss_mb}
-    value = known.get(column.value, default_of(experiment, column.value))
+def _cell(experiment: Experiment, column: ColumnSpec, summary: Summary) -> str:
+    value = summary.axes.get(column.value, summary.numbers.get(column.value, default_of(experiment, column.value)))
+    if isinstance(value, Spread):
+        return format_spread(value, column.decimals, column.scale)
     if value is None:
         return "–"
-    if isinstance(value, str):
-        return value
-    return f"{value * column.scale:,.{column.decimals}f}"
+    return value if isinstance(value, str) else f"{value * column.scale:,.{column.decimals}f}"
 
 
-def write_into(page: Path, table: str) -> None:
-    """Put a table into a page, in the place of the one that is there."""
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        raise ValueError(f"{page}: has no '{BEGIN}' and '{END}' to write between")
-    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+def format_spread(spread: Spread, decimals: int = 0, scale: float = 1.0) -> str:
+    """Write a mean and how far the farthest seed is from it, unless all seeds are the same to these decimals."""
+    mean, deviation = (f"{value * scale:,.{decimals}f}" for value in (spread.mean, spread.deviation))
+    return mean if not float(deviation.replace(",", "")) else f"{mean} ± {deviation}"

@@ -30,7 +30,7 @@ COMMANDS: dict[str, str] = {
     "record": "Write the messages of topics to a log.",
     "replay": "Publish a recorded log again.",
     "audit": "Check recorded traces for broken guarantees, on Spark.",
-    "sweep": "Run an experiment's grid of simulations as a Spark job.",
+    "sweep": "Run the simulations of experiments as a Spark job.",
     "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }

@@ -1,17 +1,21 @@
-"""Sweeps: the points of an experiment as a Spark job, one task a simulation.
+"""Sweeps: the points of experiments as one Spark job, one task a simulation, the longest first.
 
-Each task runs its point with the runner of `experiments/` (a process of its own, so that its memory can be told) and
-writes the result as one small Parquet file under a hidden name, then renames it. So a sweep that is stopped loses only
-what was running, and the same command goes on. A point that fails is tried once more; what fails twice is reported.
+Each task runs its point with the functions of `experiments/` and writes the result as one small Parquet file under a
+hidden name, then renames it. So a sweep that is stopped loses only what was running, and the same command goes on. A
+point that fails is tried once more; what fails twice is reported.
 
+Sessions for sweeps take `SETTINGS`: then each point has a fresh process, so that its memory can be told.
 With a cluster, the folder of results must be one that all workers see.
 """
 
 import importlib
 import json
 import os
+import resource
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -24,7 +28,9 @@ from pyspark.sql import SparkSession
 
 from vivum.core.errors import UsageError
 from vivum.storage.errors import StorageError
+from vivum.storage.traces import TraceWriter
 
+SETTINGS = {"spark.python.worker.reuse": "false"}
 TRIES = 2
 _POLL_S = 0.5
 RESULT = pyarrow.schema(
@@ -51,20 +57,47 @@ class SweepReport:
     outcomes: list[Any]
 
 
+@dataclass(frozen=True)
+class Task:
+    """One point that is to be run: for which sweep, and how long that will take, more or less."""
+
+    experiment: str
+    out: Path
+    traces: Path | None
+    key: str
+    seed: int
+    parameters: bytes
+    axes: str
+    estimate_s: float
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        axes = [f"{path.rpartition('.')[2]}={value}" for path, value in json.loads(self.axes).items()]
+        return " ".join([self.experiment, *axes, f"seed={self.seed}"])
+
+    @property
+    def result(self) -> Path:
+        """Where its result goes."""
+        return self.out / f"{self.key}.parquet"
+
+
 class Sweep:
     """One experiment, its points, and the folder of its results."""
 
     def __init__(self, description: Path, out: Path, *, quick: bool = False, traces: bool = False) -> None:
         self.home = import_experiments(description)
-        self._modules = {name: importlib.import_module(f"experiments.{name}") for name in ("description", "results")}
+        names = ("description", "results", "cost")
+        self._modules = {name: importlib.import_module(f"experiments.{name}") for name in names}
+        self.name = description.stem
         self.experiment = self._modules["description"].load(str(description))
         self.points = self._modules["description"].points(self.experiment, quick=quick)
-        self.out = out.absolute() / (description.stem + ("-quick" if quick else ""))
+        self.out = out.absolute() / (self.name + ("-quick" if quick else ""))
         self.traces = self.out / "traces" if traces else None
         self.commit, self.source = self._modules["results"].code_identity()
 
     def done(self) -> dict[str, Any]:
-        """Return the outcomes that there are, by key. A result of other code counts as not there."""
+        """Return the outcomes that there are, by key, whatever code made them."""
         found = {}
         for path in self.out.glob("*.parquet"):
             try:
@@ -75,88 +108,160 @@ class Sweep:
             found[row["key"]] = self._modules["results"].Outcome(**row)
         return found
 
-    def _finished(self) -> dict[str, Any]:
-        """Return the outcomes of points that need not run: where traces are wanted, only those that have one."""
+    def tasks(self) -> list[Task]:
+        """Return what this code has not finished yet. Where traces are wanted, a result without one does not count."""
         done = self.done()
-        if self.traces is None:
-            return done
-        return {key: each for key, each in done.items() if any((self.traces / key).glob("*.parquet"))}
+        if self.traces is not None:
+            done = {key: each for key, each in done.items() if any((self.traces / key).glob("*.parquet"))}
+        return [
+            Task(
+                self.name,
+                self.out,
+                self.traces,
+                each.key,
+                each.seed,
+                msgspec.json.encode(each.parameters),
+                json.dumps(each.axes),
+                self._modules["cost"].estimate_s(each.parameters),
+            )
+            for each in self._modules["results"].pending(self.points, done, self.source)
+        ]
 
-    def run(self, spark: SparkSession, progress: Callable[[int, int], None] | None = None) -> SweepReport:
-        """Run what is not done yet. `progress` is told how many of how many are there."""
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot write {self.out}: {error.strerror}; choose another output") from error
-        todo = self._modules["results"].pending(self.points, self._finished(), self.source)
-        before = len(self.points) - len(todo)
-
-        def tell(count: int) -> None:
-            if progress is not None:
-                progress(before + count, len(self.points))
-
-        failed = self._run(spark, todo, tell) if todo else {}
+    def report(self, before: int, failed: dict[str, str]) -> SweepReport:
+        """Sum up what is there now."""
         outcomes = self._modules["results"].outcomes_of(self.points, self.done())
         return SweepReport(len(self.points), before, failed, outcomes)
 
-    def _run(self, spark: SparkSession, todo: list[Any], progress: Callable[[int], None]) -> dict[str, str]:
-        wanted = [
-            (each.parameters.digest(each.seed), each.seed, msgspec.json.encode(each.parameters), json.dumps(each.axes))
-            for each in todo
-        ]
-        home, out, traces, code = self.home, self.out, self.traces, (self.commit, self.source)
 
-        def work(batches: Iterator[Any]) -> Iterator[Any]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    key, seed, parameters, axes = wanted[number]
-                    error = run_point(home, out, (key, seed, parameters, axes), code, traces)
-                    yield pyarrow.RecordBatch.from_pydict({"key": [key], "error": [error]})
+class Watch:
+    """How far a sweep is. Who wants to show it overrides `show_begin` and `show_finished`."""
 
-        stop = Event()
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self.wall_s: dict[str, float] = {}
+        self.processors = 1
+        # Results of former code may lie in the same places.
+        self._old: dict[Path, int] = {}
 
-        def watch() -> None:
-            keys = {each[0] for each in wanted}
-            while not stop.wait(_POLL_S):
-                progress(sum(path.stem in keys for path in out.glob("*.parquet")))
+    def begin(self, tasks: list[Task], processors: int) -> None:
+        """Note what is to be done, so many points at once."""
+        self.tasks, self.processors = tasks, processors
+        self._old = {task.result: _written_ns(task.result) for task in tasks}
+        self.show_begin()
 
-        watcher = Thread(target=watch, daemon=True)
-        watcher.start()
+    def show_begin(self) -> None:
+        """Hear that the sweep begins."""
+
+    def show_finished(self, task: Task, took_s: float) -> None:
+        """Hear that a point has a result, and how many seconds it took."""
+
+    @property
+    def left_s(self) -> float:
+        """How much longer it will take, if what is left keeps to the estimates as what is finished did."""
+        done_s = sum(task.estimate_s for task in self.tasks if task.key in self.wall_s)
+        left_s = sum(task.estimate_s for task in self.tasks) - done_s
+        return left_s / self.processors * (sum(self.wall_s.values()) / done_s if done_s else 1.0)
+
+    def look(self) -> None:
+        """Look which points have a result now."""
+        for task in self.tasks:
+            if task.key not in self.wall_s and _written_ns(task.result) > self._old[task.result]:
+                took_s = pyarrow.parquet.read_table(task.result, columns=["wall_s"])["wall_s"][0].as_py()
+                self.wall_s[task.key] = took_s
+                self.show_finished(task, took_s)
+
+
+def _written_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def run_sweeps(spark: SparkSession, sweeps: Sequence[Sweep], watch: Watch | None = None) -> list[SweepReport]:
+    """Run what is not done yet of all sweeps as one job, and return how each went."""
+    watch = watch or Watch()
+    for sweep in sweeps:
         try:
-            tasks = spark.range(0, len(wanted), 1, numPartitions=len(wanted))
-            answers = tasks.mapInArrow(work, "key string, error string").filter("error is not null").collect()
-        finally:
-            stop.set()
-            watcher.join()
-        names = {each[0]: f"{each[3]} seed {each[1]}" for each in wanted}
-        return {names[row.key]: row.error for row in answers}
+            sweep.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot write {sweep.out}: {error.strerror}; choose another output") from error
+    todo = [sweep.tasks() for sweep in sweeps]
+    tasks = longest_first(task for each in todo for task in each)
+    watch.begin(tasks, spark.sparkContext.defaultParallelism)
+    failed = _run(spark, sweeps[0], tasks, watch) if tasks else {}
+    return [
+        sweep.report(
+            len(sweep.points) - len(mine), {task.name: failed[task.key] for task in mine if task.key in failed}
+        )
+        for sweep, mine in zip(sweeps, todo, strict=True)
+    ]
 
 
-def run_point(
-    home: str, out: Path, point: tuple[str, int, bytes, str], code: tuple[str, str], traces: Path | None = None
-) -> str | None:
+def longest_first(tasks: Iterable[Task]) -> list[Task]:
+    """Order tasks so that all processors end at about the same time."""
+    return sorted(tasks, key=lambda task: -task.estimate_s)
+
+
+def _run(spark: SparkSession, sweep: Sweep, tasks: list[Task], watch: Watch) -> dict[str, str]:
+    """Run tasks in this order; return what went wrong, by key."""
+    home, code = sweep.home, (sweep.commit, sweep.source)
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                error = run_task(home, tasks[number], code)
+                yield pyarrow.RecordBatch.from_pydict({"key": [tasks[number].key], "error": [error]})
+
+    stop = Event()
+
+    def watch_results() -> None:
+        while not stop.wait(_POLL_S):
+            watch.look()
+
+    watcher = Thread(target=watch_results, daemon=True)
+    watcher.start()
+    try:
+        numbers = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
+        answers = numbers.mapInArrow(work, "key string, error string").filter("error is not null").collect()
+    finally:
+        stop.set()
+        watcher.join()
+    watch.look()
+    return {row.key: row.error for row in answers}
+
+
+def run_task(home: str, task: Task, code: tuple[str, str]) -> str | None:
     """Run one point on a worker and keep its result; return what went wrong, if anything."""
     if home not in sys.path:
         sys.path.insert(0, home)
-    description = importlib.import_module("experiments.description")
-    running = importlib.import_module("experiments.running")
-    key, seed, parameters, axes = point
-    each = description.Point(json.loads(axes), msgspec.json.decode(parameters, type=description.PointParameters), seed)
-    for _ in range(TRIES):
-        ((_, measured),) = running.run_all([each], 1, traces)
-        if not isinstance(measured, Exception):
+    description, runner = (importlib.import_module(f"experiments.{name}") for name in ("description", "point"))
+    parameters = msgspec.json.decode(task.parameters, type=description.PointParameters)
+    for last in range(1, TRIES + 1):
+        began_s = time.perf_counter()
+        try:
+            numbers = _measure(runner, parameters, task)
             break
-    else:
-        return f"{type(measured).__name__}: {measured}"
-    numbers, wall_s, rss_mb = measured
-    row = (key, axes, seed, *code, round(wall_s, 1), round(rss_mb, 1), list(numbers.items()))
+        except Exception as error:
+            # Whatever it is: the other points must not suffer.
+            if last == TRIES:
+                return f"{type(error).__name__}: {error}"
+    wall_s = time.perf_counter() - began_s
+    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    row = (task.key, task.axes, task.seed, *code, round(wall_s, 1), round(rss_mb, 1), list(numbers.items()))
     table = pyarrow.Table.from_arrays(
         [pyarrow.array([value], field.type) for value, field in zip(row, RESULT, strict=True)], schema=RESULT
     )
-    hidden = out / f".{key}.tmp"
+    hidden = task.out / f".{task.key}.tmp"
     pyarrow.parquet.write_table(table, hidden)
-    hidden.replace(out / f"{key}.parquet")
+    hidden.replace(task.result)
     return None
+
+
+def _measure(runner: Any, parameters: Any, task: Task) -> Any:
+    if task.traces is None:
+        return runner.point(parameters, task.seed)
+    folder = task.traces / task.key
+    shutil.rmtree(folder, ignore_errors=True)
+    with TraceWriter(folder, "sim", promises=parameters.scenario.get("checkers")) as trace:
+        return runner.point(parameters, task.seed, trace)
 
 
 def import_experiments(description: Path) -> str:

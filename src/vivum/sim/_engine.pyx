@@ -235,6 +235,7 @@ cdef class SimPort:
     cdef readonly object rng
     cdef public int64_t egress_free_ns
     cdef public int64_t ingress_free_ns
+    cdef readonly int64_t lost
     cdef readonly list loss
     cdef readonly list duplicates
     cdef readonly list reorders
@@ -419,6 +420,7 @@ cdef class Network:
     def drop(self, SimPort port not None, Packet packet not None, cause):
         """Count, trace and forget a datagram that did not make it to a host."""
         self.losses[cause] = self.losses.get(cause, 0) + 1
+        port.lost += 1
         host = port.host
         if host.frame_trace is not None:
             host.frame_trace(

@@ -78,6 +78,7 @@ class SimPort:
         "host",
         "ingress_free_ns",
         "loss",
+        "lost",
         "reorders",
         "rng",
     )
@@ -87,6 +88,8 @@ class SimPort:
         self.rng = rng
         self.egress_free_ns = 0
         self.ingress_free_ns = 0
+        # Datagrams that were on their way to this host and did not reach it.
+        self.lost = 0
         self.loss: list[LossModel] = []
         self.duplicates: list[float] = []
         self.reorders: list[tuple[float, int]] = []
@@ -231,6 +234,7 @@ class Network:
     def drop(self, port: SimPort, packet: Packet, cause: str) -> None:
         """Count, trace and forget a datagram that did not reach its host."""
         self.losses[cause] = self.losses.get(cause, 0) + 1
+        port.lost += 1
         host = port.host
         if host.frame_trace is not None:
             host.frame_trace(

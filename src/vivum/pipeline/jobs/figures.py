@@ -79,9 +79,7 @@ def _sweeps(sweeps: Path, experiments: Path) -> list[Sweep]:
 def _points(spark: SparkSession, sweep: Sweep) -> tuple[DataFrame, DataFrame]:
     """Read the results of one sweep: those that can be used, and those that cannot, with the reason."""
     files = sorted(str(path) for path in sweep.out.glob("*.parquet"))
-    wanted = spark.createDataFrame(
-        [(each.parameters.digest(each.seed), each.seed) for each in sweep.points], "key string, wanted_seed bigint"
-    )
+    wanted = spark.createDataFrame([(each.key, each.seed) for each in sweep.points], "key string, wanted_seed bigint")
     read = (
         spark.read.schema(RESULTS)
         .parquet(*files)
@@ -134,7 +132,7 @@ def _figure(points: DataFrame, sweep: Sweep, plot: Any) -> DataFrame:
     rows = (
         chosen.withColumn("line", F.explode(lines))
         .withColumn("x", _value(plot.x))
-        .withColumn("y", F.col("numbers")[F.col("line.name")])
+        .withColumn("y", _measured("line.name") * plot.scale)
         .filter("x is not null and y is not null")
         .withColumn("series", F.concat_ws(", ", F.nullif("line.label", F.lit("")), F.nullif(told, F.lit(""))))
     )
@@ -150,6 +148,11 @@ def _figure(points: DataFrame, sweep: Sweep, plot: Any) -> DataFrame:
         *[F.lit(value).alias(name) for name, value in named.items()], "y_name", "series", F.col("x_mean").alias("x"),
         "y", "y_least", "y_most", "seeds", "commit",
     )  # fmt: skip
+
+
+def _measured(name: str) -> Column:
+    """Return the number that a column names."""
+    return F.when(F.col(name) == "rate_relative", F.col("rate_relative")).otherwise(F.col("numbers")[F.col(name)])
 
 
 def _value(name: str) -> Column:
