@@ -79,14 +79,16 @@ class RecoveryLog:
     def sum_up(self, seconds: float, frames: float, events: int) -> Numbers:
         """Sum up; `frames` were sent meanwhile, and the node was perturbed so many times."""
         behind_ms = 1000 * seconds * self.behind_samples / self._samples
-        return {
+        numbers = {
             "missed_share": self.frames_missed / frames if frames else 0.0,
             "given_up_share": self.frames_given_up / frames if frames else 0.0,
-            "recover_ms_mean": self._repair_ns / self.frames_repaired / MILLISECOND if self.frames_repaired else 0.0,
-            "recover_ms_max": self._repair_ns_max / MILLISECOND,
             "behind_ms_each": behind_ms / events if events else 0.0,
-            "lives_ended": self.lives_ended,
+            "lives_ended": float(self.lives_ended),
         }
+        if self.frames_repaired:
+            numbers["recover_ms_mean"] = self._repair_ns / self.frames_repaired / MILLISECOND
+            numbers["recover_ms_max"] = self._repair_ns_max / MILLISECOND
+        return numbers
 
 
 def _is_behind(machine: QsmMachine, sender: Member, key: ViewKey, stream: RegionSender) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from vivum.core.errors import UsageError
 from vivum.pipeline.audit import audit
-from vivum.pipeline.sweep import Sweep, Watch, longest_first, run_sweeps, run_task
+from vivum.pipeline.sweep import Sweep, Watch, longest_first, run_point, run_sweeps
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +139,7 @@ def test_a_point_that_fails_is_tried_once_more(tmp_path, monkeypatch, failures, 
 
     monkeypatch.setattr(runner, "point", fail_at_first)
     task = sweep.tasks()[0]
-    error = run_task(sweep.home, task, ("commit", "source"))
+    error = run_point(sweep.home, task, ("commit", "source"))
     assert error == (None if is_kept else "RuntimeError: the machine was asleep")
     assert len(tries) == 2
     assert list(sweep.done()) == ([task.key] if is_kept else [])

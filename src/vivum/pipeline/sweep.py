@@ -207,7 +207,7 @@ def _run(spark: SparkSession, sweep: Sweep, tasks: list[Task], watch: Watch) -> 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                error = run_task(home, tasks[number], code)
+                error = run_point(home, tasks[number], code)
                 yield pyarrow.RecordBatch.from_pydict({"key": [tasks[number].key], "error": [error]})
 
     stop = Event()
@@ -228,7 +228,7 @@ def _run(spark: SparkSession, sweep: Sweep, tasks: list[Task], watch: Watch) -> 
     return {row.key: row.error for row in answers}
 
 
-def run_task(home: str, task: Task, code: tuple[str, str]) -> str | None:
+def run_point(home: str, task: Task, code: tuple[str, str]) -> str | None:
     """Run one point on a worker and keep its result; return what went wrong, if anything."""
     if home not in sys.path:
         sys.path.insert(0, home)
