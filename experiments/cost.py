@@ -18,7 +18,7 @@ LINK_FRAMES_PER_S = 8_150
 TOKENS_PER_S = 500
 """Tokens and receipts of a node, in terms of arrivals."""
 
-JOIN_S = 0.00012
+JOIN_S = 0.000004
 """Seconds for one node to join one group."""
 
 

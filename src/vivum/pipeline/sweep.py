@@ -234,6 +234,7 @@ def run_point(home: str, task: Task, code: tuple[str, str]) -> str | None:
         sys.path.insert(0, home)
     description, runner = (importlib.import_module(f"experiments.{name}") for name in ("description", "point"))
     parameters = msgspec.json.decode(task.parameters, type=description.PointParameters)
+    empty_mb = _resident_mb()
     for last in range(1, TRIES + 1):
         began_s = time.perf_counter()
         try:
@@ -244,7 +245,7 @@ def run_point(home: str, task: Task, code: tuple[str, str]) -> str | None:
             if last == TRIES:
                 return f"{type(error).__name__}: {error}"
     wall_s = time.perf_counter() - began_s
-    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    rss_mb = max(0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6 - empty_mb)
     row = (task.key, task.axes, task.seed, *code, round(wall_s, 1), round(rss_mb, 1), list(numbers.items()))
     table = pyarrow.Table.from_arrays(
         [pyarrow.array([value], field.type) for value, field in zip(row, RESULT, strict=True)], schema=RESULT
@@ -253,6 +254,15 @@ def run_point(home: str, task: Task, code: tuple[str, str]) -> str | None:
     pyarrow.parquet.write_table(table, hidden)
     hidden.replace(task.result)
     return None
+
+
+def _resident_mb() -> float:
+    """Return the memory that this process has now, before the simulation; 0 where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0.0
+    return pages * resource.getpagesize() / 1e6
 
 
 def _measure(runner: Any, parameters: Any, task: Task) -> Any:
