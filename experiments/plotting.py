@@ -12,6 +12,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
+from matplotlib import ticker
 
 from experiments.description import Experiment, PlotSpec
 from experiments.results import Outcome, Spread, Summary, summarize
@@ -33,8 +34,8 @@ def _draw_one(plot: PlotSpec, summaries: list[Summary], path: Path) -> Path:
         below = [(each.mean - each.least) * plot.scale for each in spreads]
         above = [(each.most - each.mean) * plot.scale for each in spreads]
         axes.errorbar(xs, means, yerr=(below, above), marker="o", markersize=4, capsize=3, label=label)
-    for label, curve in plot.curves.items():
-        axes.plot(curve.x, curve.y, marker="s", markersize=4, linestyle="--", color="dimgrey", label=label)
+    for (label, curve), marker in zip(plot.curves.items(), "s^v", strict=False):
+        axes.plot(curve.x, curve.y, marker=marker, markersize=4, linestyle="--", color="dimgrey", label=label)
     for (label, value), style in zip(plot.lines.items(), ("--", ":", "-."), strict=False):
         axes.axhline(value, linestyle=style, linewidth=1.2, color="dimgrey", label=label)
     if plot.log_x:
@@ -42,6 +43,7 @@ def _draw_one(plot: PlotSpec, summaries: list[Summary], path: Path) -> Path:
         axes.xaxis.set_major_formatter("{x:,.0f}")
     if plot.log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(ticker.LogFormatter(minor_thresholds=(2, 0.5)))
     else:
         axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.yaxis.set_major_formatter("{x:,g}")
