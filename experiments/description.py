@@ -176,21 +176,33 @@ def _common_variants() -> dict[str, dict[str, Any]]:
     return {table.pop("name"): table for table in tables}
 
 
-def points(experiment: Experiment, *, quick: bool = False) -> list[Point]:
+def shortened(experiment: Experiment) -> Experiment:
+    """Return the quick form of an experiment: few points, all of them short."""
+    variants = deepcopy(experiment.variants)
+    for table in variants.values():
+        table.get("measure", {}).pop("duration", None)
+    measure = msgspec.structs.replace(experiment.measure, duration=experiment.quick.duration)
+    return msgspec.structs.replace(experiment, sweep=experiment.quick.sweep, measure=measure, variants=variants)
+
+
+def points(experiment: Experiment) -> list[Point]:
     """List all points: every combination of every grid, for every seed."""
     found = []
-    for grid in experiment.quick.sweep if quick else experiment.sweep:
+    for grid in experiment.sweep:
         for values in product(*grid.values()):
             axes = dict(zip(grid, values, strict=True))
             scenario, measure = _scenario_at(experiment, axes)
-            warm_up_ns = parse_duration_ns(measure.warm_up)
-            duration_ns = parse_duration_ns(experiment.quick.duration if quick else measure.duration)
+            warm_up_ns, duration_ns, sample_ns, phase_ns = map(parse_duration_ns, msgspec.structs.astuple(measure))
             scenario["duration"] = format_duration(warm_up_ns + duration_ns)
             for seed in experiment.seeds:
-                staggered = _stagger(scenario, parse_duration_ns(measure.phase), seed)
-                parameters = PointParameters(staggered, warm_up_ns, duration_ns, parse_duration_ns(measure.sample))
-                found.append(Point(axes, parameters, seed))
+                staggered = _stagger(scenario, phase_ns, seed)
+                found.append(Point(axes, PointParameters(staggered, warm_up_ns, duration_ns, sample_ns), seed))
     return found
+
+
+def measure_at(experiment: Experiment, axes: Axes) -> MeasureSpec:
+    """Return when a point is measured."""
+    return _scenario_at(experiment, axes)[1]
 
 
 def _stagger(scenario: dict[str, Any], phase_ns: int, seed: int) -> dict[str, Any]:

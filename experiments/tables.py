@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from experiments.description import ColumnSpec, Experiment, default_of
+from experiments.description import ColumnSpec, Experiment, default_of, measure_at
 from experiments.results import Outcome, Spread, Summary, summarize
 
 WIDTH_MAX = 100
@@ -11,35 +11,24 @@ WIDTH_MAX = 100
 
 
 def make_table(experiment: Experiment, outcomes: list[Outcome]) -> str:
-    """Make the table of an experiment, and name the code that gave its numbers."""
+    """Make the table of an experiment, and say which code and seeds gave its numbers, and when it was measured."""
     summaries = summarize(outcomes)
     axes = {path for each in summaries for path in each.axes}
     columns = sorted(experiment.table, key=lambda column: column.value not in axes)
     rows = [[each.heading for each in columns]]
     rows += [[_cell(experiment, each, summary) for each in columns] for summary in summaries]
-    keys = sum(column.value in axes for column in columns)
-    return "\n".join([*make_lines(rows, keys), "", make_origin(experiment, outcomes)])
-
-
-def make_origin(experiment: Experiment, outcomes: list[Outcome]) -> str:
-    """Say what gave the numbers: code, seeds, time measured."""
     codes = ", ".join(sorted({f"{each.commit} (sources {each.source})" for each in outcomes}))
     seeds = ", ".join(map(str, sorted({each.seed for each in outcomes})))
-    measure = experiment.measure
-    used = {value for each in outcomes for value in each.axes.values() if isinstance(value, str)}
-    variants = [(name, table["measure"]) for name, table in experiment.variants.items() if "measure" in table]
-    others = [f"{name}: {_times(times)}" for name, times in variants if name in used]
-    when = "; ".join([_times({"duration": measure.duration, "warm_up": measure.warm_up}), *others])
-    return fill(f"Commit {codes}; seeds {seeds}. Measured {when}.", WIDTH_MAX, break_on_hyphens=False)
-
-
-def _times(measure: dict[str, str]) -> str:
-    parts = []
-    if "duration" in measure:
-        parts.append(f"for {measure['duration']}")
-    if "warm_up" in measure:
-        parts.append(f"after {measure['warm_up']}")
-    return " ".join(parts)
+    origin = f"Commit {codes}; seeds {seeds}."
+    measured = [measure_at(experiment, each.axes) for each in summaries]
+    times = [(each.duration, each.warm_up) for each in measured]
+    if len(set(times)) == 1:
+        origin += " Measured for {} after {}.".format(*times[0])
+    else:
+        for row, cells in zip(rows, [("measured for", "after"), *times], strict=True):
+            row.extend(cells)
+    keys = sum(column.value in axes for column in columns)
+    return "\n".join([*make_lines(rows, keys), "", fill(origin, WIDTH_MAX, break_on_hyphens=False)])
 
 
 def make_lines(rows: Sequence[Sequence[str]], keys: int) -> list[str]:

@@ -72,18 +72,19 @@ class StreamLogs:
         """Sum up. `saved`: frames that were counted in several streams, and sent once for all of them."""
         logs = self._logs.values()
         times = sorted(each for log in logs for each in _uncut(log.acknowledged(), log.times_ns[-1]))
-        return {
+        numbers = {
             "frames_per_s": (sum(log.frames for log in logs) - saved) / seconds,
             "data_datagrams_per_s": (sum(log.frames * log.copies for log in logs) - saved) / seconds,
             "pending_mean": fmean(self._pending),
-            "pending_max": max(self._pending),
-            "ack_ms_mean": fmean(times) / MILLISECOND if times else 0.0,
-            "ack_ms_p99": percentile(times, 99) / MILLISECOND,
+            "pending_max": float(max(self._pending)),
         }
+        if times:
+            numbers["ack_ms_mean"] = fmean(times) / MILLISECOND
+            numbers["ack_ms_p99"] = percentile(times, 99) / MILLISECOND
+        return numbers
 
 
 def _uncut(acknowledged: list[tuple[int, int]], end_ns: int) -> list[int]:
     """Leave out the last frames: of those only the ones that were stable soon are known, which would flatter."""
     longest_ns = max((elapsed_ns for _, elapsed_ns in acknowledged), default=0)
-    kept = [elapsed_ns for begin_ns, elapsed_ns in acknowledged if begin_ns + longest_ns <= end_ns]
-    return kept or [elapsed_ns for _, elapsed_ns in acknowledged]
+    return [elapsed_ns for begin_ns, elapsed_ns in acknowledged if begin_ns + longest_ns <= end_ns]

@@ -90,8 +90,9 @@ class Sweep:
         names = ("description", "results", "cost")
         self._modules = {name: importlib.import_module(f"experiments.{name}") for name in names}
         self.name = description.stem
-        self.experiment = self._modules["description"].load(str(description))
-        self.points = self._modules["description"].points(self.experiment, quick=quick)
+        whole = self._modules["description"].load(str(description))
+        self.experiment = self._modules["description"].shortened(whole) if quick else whole
+        self.points = self._modules["description"].points(self.experiment)
         self.out = out.absolute() / (self.name + ("-quick" if quick else ""))
         self.traces = self.out / "traces" if traces else None
         self.commit, self.source = self._modules["results"].code_identity()

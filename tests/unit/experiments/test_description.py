@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from experiments.description import Experiment, PointParameters, load, names, points
+from experiments.description import Experiment, PointParameters, load, names, points, shortened
 from experiments.point import point
 
 from vivum.core.errors import UsageError
@@ -55,6 +55,13 @@ def test_variants_are_laid_over_each_other_in_their_order_and_say_when_to_measur
     assert (point.parameters.warm_up_ns, point.parameters.duration_ns) == (3_000_000_000, 9_000_000_000)
     assert point.parameters.scenario["settings"] == {"cache_holders": 1}
     assert "measure" not in point.parameters.scenario
+
+
+def test_the_quick_form_is_short_whatever_variants_say():
+    variants = {"slow": {"measure": {"duration": "8s", "warm_up": "3s"}}}
+    quick = {"sweep": [{"variant": ["slow"]}], "duration": "100ms"}
+    (point,) = points(shortened(make(variants=variants, quick=quick)))
+    assert (point.parameters.warm_up_ns, point.parameters.duration_ns) == (3_000_000_000, 100_000_000)
 
 
 def test_variants_that_several_experiments_have_are_known_to_all():
@@ -134,5 +141,6 @@ def numbers():
 @pytest.mark.parametrize("name", names())
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_point_of_every_experiment_is_a_scenario(name, quick):
-    for each in points(load(name), quick=quick):
+    experiment = load(name)
+    for each in points(shortened(experiment) if quick else experiment):
         parse_scenario(each.parameters.scenario, name)

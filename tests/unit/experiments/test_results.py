@@ -27,7 +27,7 @@ def outcome(axes, rate, source="abc", key="k", seed=1):
 
 
 def experiment(**changes):
-    return Experiment("t", "f", {}, [], QuickSpec([]), MeasureSpec(), **changes)
+    return Experiment("t", "f", {"nodes": 2}, [], QuickSpec([]), MeasureSpec(), **changes)
 
 
 def test_finished_points_are_skipped_only_for_the_code_that_finished_them():
@@ -76,6 +76,16 @@ def test_a_table_shows_means_and_spread_and_names_code_and_seeds():
     # What tells rows apart comes first.
     assert lines[:3] == ["| nodes | rate | nothing |", "|---:|---:|---:|", "| 3 | 1,234.6 ± 0.1 | – |"]
     assert lines[-1] == "Commit c0ffee (sources abc); seeds 1, 2. Measured for 1s after 1s."
+
+
+def test_a_table_tells_of_each_row_when_it_was_measured_if_that_is_not_the_same_for_all():
+    described = experiment(
+        table=[ColumnSpec("variant", "variant")], variants={"a": {"measure": {"duration": "9s"}}, "b": {}}
+    )
+    lines = make_table(described, [outcome({"variant": name}, 1.0) for name in "ab"]).splitlines()
+    assert lines[0] == "| variant | measured for | after |"
+    assert lines[2:4] == ["| a | 9s | 1s |", "| b | 1s | 1s |"]
+    assert lines[-1] == "Commit c0ffee (sources abc); seeds 1."
 
 
 def test_results_are_written_between_their_marks(tmp_path):
