@@ -81,3 +81,14 @@ def test_where_a_rate_paces_the_stream_the_window_is_open_and_later_goes_on_from
     stream.window.pace(True, 10)
     stream.window.pace(False, 3)
     assert stream.window.frames == 32
+
+
+def test_a_window_that_a_rate_has_left_small_opens_again_though_rounds_are_slower_than_before() -> None:
+    """A burst of loss set a rate; when that was lifted the sender stayed at 30 % until the next burst, 1.5 s later."""
+    stream = Stream()
+    for _ in range(4):
+        stream.round(2 * MILLISECOND)
+    stream.window.pace(True, 0)
+    stream.window.pace(False, 14)
+    assert stream.window.frames == 32
+    assert [stream.round(60 * MILLISECOND) for _ in range(3)] == [64, 128, 256]

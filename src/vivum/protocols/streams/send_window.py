@@ -67,6 +67,8 @@ class SendWindow:
         """Note whether a rate paces the stream. Without one the window goes on from what is on its way now."""
         if self.is_paced and not is_paced:
             self._opened = max(self._initial, 2 * unstable)
+            # Rounds may be slower now than when little was on its way: a small window hurries no token.
+            self._round_ns_min = None
         self.is_paced = is_paced
         self._resize()
 
