@@ -1,6 +1,8 @@
 """The same API for programs without asyncio: `vivum.sync.connect()`.
 
 The node lives on an event loop in a background thread; calls wait for their results and may come from any thread.
+Only that thread touches the node: other threads hand it what they want (`LoopThread.call`, `ask`), and read themselves
+no more than single attributes.
 Reading takes everything that has come at once, so that a thread is not switched for each message.
 """
 
@@ -123,7 +125,7 @@ class SyncTopic(_SyncReading[T]):
 
     def statistics(self) -> TopicStatistics:
         """Return what this node did in the topic so far."""
-        return self._topic.statistics()
+        return self._thread.ask(self._topic.statistics)
 
     def leave(self) -> None:
         """Leave the topic. Does nothing in a child that was forked: it was never in it."""
@@ -150,7 +152,7 @@ class SyncSubscription(_SyncReading[T]):
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of the topics that are received from now."""
-        return self._subscription.topics
+        return self._thread.ask(lambda: self._subscription.topics)
 
     def wait_for_topics(self, count: int, timeout_s: float | None = None) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""
@@ -218,7 +220,7 @@ class SyncNode:
 
     def statistics(self) -> NodeStatistics:
         """Return what the node did so far, and its present state."""
-        return self._node.statistics()
+        return self._thread.ask(self._node.statistics)
 
     def close(self) -> None:
         """Leave the domain and end the background thread. May be called again; does nothing in a forked child."""

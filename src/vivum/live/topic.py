@@ -133,7 +133,9 @@ class Topic(Generic[T]):
     @property
     def members(self) -> tuple[Member, ...]:
         """The members of the present view, oldest first."""
-        return () if self._seat.view is None else self._seat.view.members
+        # Read once: `vivum.sync` asks from other threads.
+        view = self._seat.view
+        return () if view is None else view.members
 
     @property
     def reader(self) -> Reader:
