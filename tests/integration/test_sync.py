@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 
 import vivum.sync
+from vivum.live.reader import Reader
 
 TIMEOUT_S = 30
 
@@ -150,3 +151,32 @@ def test_statistics_can_be_read_in_a_callback_and_after_the_end(domain_name: str
     assert told == [1]
     assert topic.statistics().sent == 1
     assert node.statistics().topics == 0
+
+
+@pytest.mark.parametrize("method", ["next_events", "next_batches"])
+def test_what_was_taken_just_as_the_time_to_wait_for_it_was_over_is_read_next(
+    domain_name: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was lost: the result of a call that nobody waits for any more was dropped."""
+    take = getattr(Reader, method)
+    is_over = threading.Event()
+
+    async def take_late(reader: Reader, batches_max: int) -> object:
+        found = await take(reader, batches_max)
+        assert is_over.wait(TIMEOUT_S)
+        return found
+
+    monkeypatch.setattr(Reader, method, take_late)
+    with vivum.sync.connect(domain_name) as node:
+        topic = node.enter("/a", bytes)
+        topic.send_many([b"1", b"2"])
+        topic.flush(TIMEOUT_S)
+        with pytest.raises(TimeoutError):
+            topic.receive(0.01) if method == "next_events" else topic._fill_batches(0.01)
+        is_over.set()
+        # What is sent now ends the wait, also if the others were lost.
+        topic.send(b"3")
+        if method == "next_events":
+            assert [event.value for event in islice(topic, 3)] == [b"1", b"2", b"3"]
+        else:
+            assert [payload for batch in islice(topic.batches(), 2) for payload in batch.payloads] == [b"1", b"2", b"3"]
