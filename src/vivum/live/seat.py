@@ -270,12 +270,20 @@ class Seat:
             return
         try:
             self._host.submit(SendMessages(self.group, run))
-        except UsageError as error:
+        except Exception as error:
             # It must not be; but what was accepted is never lost in silence.
-            self.failed += len(run)
-            self._failure = SendFailed(self.group, self.accepted, self.accepted + len(run), None, str(error))
-            return
-        self._count(len(run))
+            self._fail_run(run, error)
+            if not isinstance(error, UsageError):
+                raise
+        else:
+            self._count(len(run))
+
+    def _fail_run(self, run: list[bytes], cause: Exception) -> None:
+        """Report collected messages, which the node will never get, as failed."""
+        self.sent += len(run)
+        self.failed += len(run)
+        self._failure = SendFailed(self.group, self.accepted, self.accepted + len(run), None, str(cause))
+        self.notify()
 
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         """Send messages if there is room now; return whether they were sent."""
@@ -406,7 +414,10 @@ class Seat:
     def close(self, fault: Exception) -> None:
         """From now on refuse to send with this error; raise it in tasks that wait for a confirmation."""
         self.end_run()
-        self._run = None
+        run, self._run = self._run, None
+        if run:
+            # The driver is closed, and asked for them no more.
+            self._fail_run(run, fault)
         self.fault = fault
         self.notify()
 

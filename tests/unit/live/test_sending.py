@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 
 import vivum
-from vivum.core.errors import NotNowError
+from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
+from vivum.core.limits import Limits
 from vivum.guarantees import RELIABLE
 from vivum.live.done import DONE
 from vivum.live.failures import ClosedError, SendFailedError
@@ -28,7 +29,7 @@ class Host:
         self.yielded_s = 0.0
         self.looks = 0
         self.look_s = 0.0
-        self.refuses = False
+        self.refuses: bool | Exception = False
         self._has_input = False
         self._hand_over: Any = None
 
@@ -40,6 +41,8 @@ class Host:
     def submit(self, command: SendMessages) -> None:
         self.end_run()
         size = sum(map(len, command.payloads))
+        if isinstance(self.refuses, Exception):
+            raise self.refuses
         if self.refuses or (self.took and size > self.room):
             raise NotNowError("full")
         self.room -= size
@@ -54,6 +57,10 @@ class Host:
         hand_over, self._hand_over = self._hand_over, None
         if hand_over is not None:
             hand_over()
+
+    def end(self) -> None:
+        """Take nothing more, as a closed driver."""
+        self._hand_over = None
 
     def next_sequence(self, group: GroupId) -> int:
         return sum(map(len, self.took))
@@ -140,7 +147,7 @@ def test_a_task_that_only_sends_yields_after_a_bounded_number_of_messages_when_i
     asyncio.run(scenario())
 
 
-def test_what_a_node_refuses_after_all_is_reported() -> None:
+def test_what_a_node_refuses_after_all_is_reported_and_counted() -> None:
     async def scenario() -> None:
         host = Host()
         seat = seat_at(host)
@@ -149,7 +156,42 @@ def test_what_a_node_refuses_after_all_is_reported() -> None:
         host.refuses = True
         with pytest.raises(SendFailedError, match=r"messages 2 to 4 .* full"):
             await seat.flush()
-        assert seat.failed == 3
+        assert (seat.sent, seat.accepted, seat.failed) == (5, 2, 3)
+
+    asyncio.run(scenario())
+
+
+def test_what_a_broken_node_does_not_take_is_counted_and_its_error_is_not_hidden() -> None:
+    async def scenario() -> None:
+        host = Host()
+        seat = seat_at(host)
+        for _ in range(5):
+            await seat.send_one(b"x")
+        host.refuses = ArithmeticError("a bug of ours")
+        with pytest.raises(ArithmeticError):
+            host.end_run()
+        with pytest.raises(SendFailedError, match=r"messages 2 to 4 .* a bug of ours"):
+            await seat.flush()
+        assert (seat.sent, seat.failed) == (5, 3)
+
+    asyncio.run(scenario())
+
+
+def test_what_was_collected_when_the_node_ended_has_failed_and_who_waits_is_told() -> None:
+    async def scenario() -> None:
+        host = Host()
+        seat = seat_at(host)
+        seat.try_send_one(b"0")
+        flushing = asyncio.ensure_future(seat.flush())
+        await asyncio.sleep(0)
+        for number in range(1, 5):
+            assert seat.try_send_one(b"%d" % number)
+        host.end()
+        seat.close(ClosedError("the node was closed"))
+        with pytest.raises(SendFailedError, match=r"messages 2 to 4 .* the node was closed"):
+            await flushing
+        assert (seat.sent, seat.accepted, seat.failed) == (5, 2, 3)
+        assert host.took == [[b"0"], [b"1"]]
 
     asyncio.run(scenario())
 
@@ -180,6 +222,16 @@ def test_nothing_is_collected_for_a_seat_that_waits_for_its_new_group() -> None:
 
 class Note(vivum.Message):
     number: int
+
+
+def run_alone(program: Any) -> None:
+    """Run a program at the only host of a world to its end."""
+    world = World()
+
+    async def rehearse() -> None:
+        await world.host("a").start(program)
+
+    world.run(rehearse())
 
 
 def run_two(sender: Any, receiver: Any, seed: int = 0) -> tuple[Any, Any]:
@@ -244,6 +296,71 @@ def test_what_was_sent_before_a_topic_is_left_arrives() -> None:
     assert run_two(send, receive)[1] == [b"%d" % number for number in range(100)]
 
 
+@pytest.mark.parametrize("guarantee", ["reliable", "best_effort"])
+def test_a_message_over_the_limit_is_refused_where_it_is_sent_and_takes_no_other_with_it(guarantee: str) -> None:
+    """A run that was collected in one turn of the loop was lost as a whole, and only `flush` told of it."""
+
+    async def send() -> None:
+        async with vivum.connect("d", limits=Limits(message_bytes_max=1000)) as node:
+            topic = await node.enter("/t", bytes, guarantee=guarantee)
+            for number in range(5):
+                await topic.send(b"%d" % number)
+            assert len(topic._seat._run or ()) > 1
+            with pytest.raises(LimitError, match="2000 bytes is over message_bytes_max=1000"):
+                await topic.send(bytes(2000))
+            with pytest.raises(LimitError):
+                topic.try_send(bytes(1001))
+            await topic.send(bytes(1000))
+            await topic.send(b"end")
+            await topic.flush()
+            expected = [*(b"%d" % number for number in range(5)), bytes(1000), b"end"]
+            assert [(await topic.receive()).value for _ in expected] == expected
+            assert (topic.statistics().sent, topic.statistics().failed) == (len(expected), 0)
+
+    run_alone(send)
+
+
+@pytest.mark.parametrize("end", ["close_now", "a fault"])
+def test_what_was_collected_when_a_node_ends_without_leaving_is_told_and_counted_as_failed(end: str) -> None:
+    """It was dropped in silence: ten were accepted, two were sent, none failed."""
+
+    async def send() -> None:
+        node = await vivum.connect("d")
+        topic = await node.enter("/t", bytes)
+        assert all(topic.try_send(b"%d" % number) for number in range(10))
+        collected = len(topic._seat._run or ())
+        assert collected > 1
+        if end == "close_now":
+            node.close_now()
+        else:
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            node._host._driver._fail(ArithmeticError("a bug of ours"))
+        with pytest.raises(SendFailedError, match="was closed" if end == "close_now" else "a bug of ours"):
+            await topic.flush()
+        told = topic.statistics()
+        assert (told.sent, told.failed) == (10, collected)
+
+    run_alone(send)
+
+
+def test_closing_a_node_hands_over_what_was_collected() -> None:
+    async def send() -> None:
+        node = await vivum.connect("d")
+        topic = await node.enter("/t", bytes, receive=False)
+        await topic.wait_for_members(2)
+        for number in range(100):
+            await topic.send(b"%d" % number)
+        assert len(topic._seat._run or ()) > 1
+        await node.close()
+
+    async def receive() -> list[bytes]:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            return [(await topic.receive()).value for _ in range(100)]
+
+    assert run_two(send, receive)[1] == [b"%d" % number for number in range(100)]
+
+
 def test_errors_are_raised_where_a_send_is_awaited_and_single_sends_are_tasks_if_one_likes() -> None:
     async def send() -> None:
         async with vivum.connect("d") as node:
@@ -258,9 +375,4 @@ def test_errors_are_raised_where_a_send_is_awaited_and_single_sends_are_tasks_if
             with pytest.raises(vivum.ClosedError):
                 await topic.send(Note(1))
 
-    world = World()
-
-    async def rehearse() -> None:
-        await world.host("a").start(send)
-
-    world.run(rehearse())
+    run_alone(send)
