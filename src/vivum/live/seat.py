@@ -29,12 +29,6 @@ from vivum.wire.codec import PackedRun
 NO_CHANNEL = Channel(0)
 """Membership chooses the channels; the one that a join names is not used."""
 
-TURN_S = 0.002
-"""A task that never has to wait for room yields to others after this time."""
-
-LOOK_EVERY = 16
-"""Messages of a run after which a sender looks whether that time is over."""
-
 RUN_BYTES_MAX = 65_536
 """Bytes of messages that are collected before the node gets them: as many as the largest frame takes. At the limit the
 node gets them at once."""
@@ -233,11 +227,12 @@ class Seat:
         """Send a message as `send` does, at once if there is room; what is returned is done then."""
         if not self.try_send_one(payload):
             return self.send((payload,))
-        if self._run and self._unlooked:
+        if self._run and self._unlooked > 0:
             self._unlooked -= 1
             return DONE
-        self._unlooked = LOOK_EVERY
-        return self._give_way() if self._is_due() else DONE
+        step = self._host.sender_turns.look()
+        self._unlooked = step - 1
+        return DONE if step else self._give_way()
 
     def try_send_one(self, payload: bytes) -> bool:
         """Send a message if there is room now; return whether it was sent.
@@ -337,16 +332,12 @@ class Seat:
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1
-        if self._is_due():
+        if not self._host.sender_turns.look():
             await self._give_way()
-
-    def _is_due(self) -> bool:
-        """Return whether senders must yield. Once for the node: who sends to thousands of topics yields as often."""
-        return self._host.time() - self._host.yielded_s > TURN_S
 
     async def _give_way(self) -> None:
         await asyncio.sleep(0)
-        self._host.yielded_s = self._host.time()
+        self._host.sender_turns.on_yielded()
 
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """Send recorded messages, each behind its head. The topic's guarantee must have heads."""

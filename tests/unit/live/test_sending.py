@@ -13,8 +13,9 @@ from vivum.core.limits import Limits
 from vivum.guarantees import RELIABLE
 from vivum.live.done import DONE
 from vivum.live.failures import ClosedError, SendFailedError
-from vivum.live.seat import LOOK_EVERY, MESSAGE_BYTES, RUN_BYTES_MAX, TURN_S, Seat
+from vivum.live.seat import MESSAGE_BYTES, RUN_BYTES_MAX, Seat
 from vivum.protocols.commands import SendMessages
+from vivum.runtime.turns import STEP_MAX, TURN_S, SenderTurns
 from vivum.testing import World
 
 
@@ -26,9 +27,10 @@ class Host:
     def __init__(self, room: int = 1 << 30) -> None:
         self.room = room
         self.took: list[list[bytes]] = []
-        self.yielded_s = 0.0
+        self.now_s = 1.0
         self.looks = 0
-        self.look_s = 0.0
+        self.sender_turns = SenderTurns(self.time, self)
+        self.turns = 0
         self.refuses: bool | Exception = False
         self._has_input = False
         self._hand_over: Any = None
@@ -65,15 +67,20 @@ class Host:
     def next_sequence(self, group: GroupId) -> int:
         return sum(map(len, self.took))
 
+    def turn(self) -> None:
+        """Be called by the loop, as a driver is behind all that was sent."""
+        self.turns += 1
+        self.end_run()
+        self._has_input = False
+
     def time(self) -> float:
         self.looks += 1
-        return 1.0 + self.looks * self.look_s
+        return self.now_s
 
 
 def seat_at(host: Host) -> Seat:
     seat = Seat(cast(Any, host), "/t", GroupId(1), "bytes", RELIABLE)
     seat.holders = 1
-    host.yielded_s = 1.0
     return seat
 
 
@@ -121,30 +128,60 @@ def test_what_is_collected_is_bounded_for_empty_messages_too(size: int) -> None:
     assert max(sum(map(len, run)) for run in host.took) <= RUN_BYTES_MAX
 
 
-def test_a_task_that_only_sends_yields_after_a_bounded_number_of_messages_when_its_time_is_over() -> None:
+def turns_of(seconds: list[float]) -> list[list[int]]:
+    """Send messages, each after so much work, and nothing else; return which of them were sent in which turn."""
+    host = Host()
+    seat = seat_at(host)
+    at_turns: list[list[int]] = [[]]
+
+    async def turn() -> None:
+        while True:
+            host.turn()
+            at_turns.append([])
+            await asyncio.sleep(0)
+
     async def scenario() -> None:
-        host = Host()
-        seat = seat_at(host)
-        host.look_s = TURN_S / 2
-        sent_at_turns: list[int] = []
-        sent = 0
-
-        async def look() -> None:
-            while True:
-                sent_at_turns.append(sent)
-                await asyncio.sleep(0)
-
-        looking = asyncio.create_task(look())
-        while sent < 1000:
+        turning = asyncio.create_task(turn())
+        for number, work_s in enumerate(seconds):
+            host.now_s += work_s
+            at_turns[-1].append(number)
             await seat.send_one(b"x")
-            sent += 1
-        looking.cancel()
-        steps = [after - before for before, after in itertools.pairwise(sent_at_turns)]
-        # Five looks at this clock are past the time, one of them by the yielding.
-        assert max(steps) <= 5 * (LOOK_EVERY + 1)
-        assert len(steps) > 10
+        turning.cancel()
 
     asyncio.run(scenario())
+    assert [number for turn in at_turns for number in turn] == list(range(len(seconds)))
+    assert host.looks < 4 * len(at_turns) + len(seconds) / STEP_MAX * 2
+    return at_turns
+
+
+def test_a_task_that_only_sends_yields_when_its_time_is_over() -> None:
+    at_turns = turns_of([TURN_S / 1000] * 20_000)
+    assert len(at_turns) > 10
+    assert max(map(len, at_turns)) <= 1000 + STEP_MAX + 1
+
+
+@pytest.mark.parametrize("fast", [0, 1, 2, 3, 10, 100])
+def test_a_task_whose_messages_take_long_yields_at_each_from_the_second_of_a_turn_on(fast: int) -> None:
+    """It looked at every 16th message of a run: at 50 ms each, others waited for 0.8 s."""
+    at_turns = turns_of([0.0] * fast + [0.05] * 100)
+    assert max(len(turn) for turn in at_turns[2:]) <= 2
+    assert len(at_turns[0]) + len(at_turns[1]) <= fast + STEP_MAX + 2
+
+
+def test_a_send_in_a_turn_of_its_own_is_done_however_long_ago_the_last_one_was() -> None:
+    """Only a sender's own yielding counted as a turn: each message of a slow source cost a suspended coroutine."""
+    host = Host()
+    seat = seat_at(host)
+    for _ in range(5):
+        assert seat.send_one(b"x") is DONE
+        host.turn()
+        host.now_s += 0.01
+    # Of those sent within one turn the second is late.
+    assert seat.send_one(b"x") is DONE
+    host.now_s += 0.01
+    late = seat.send_one(b"x")
+    assert late is not DONE
+    asyncio.run(late)  # type: ignore[arg-type]
 
 
 def test_what_a_node_refuses_after_all_is_reported_and_counted() -> None:
@@ -359,6 +396,20 @@ def test_closing_a_node_hands_over_what_was_collected() -> None:
             return [(await topic.receive()).value for _ in range(100)]
 
     assert run_two(send, receive)[1] == [b"%d" % number for number in range(100)]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.001, 0.01])
+def test_each_send_of_a_program_that_waits_in_between_is_done(pause_s: float) -> None:
+    async def send() -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            for _ in range(20):
+                await asyncio.sleep(pause_s)
+                sent = topic.send(b"x")
+                assert sent is DONE
+                await sent
+
+    run_alone(send)
 
 
 def test_errors_are_raised_where_a_send_is_awaited_and_single_sends_are_tasks_if_one_likes() -> None:
