@@ -1,9 +1,12 @@
 """The same API for programs without asyncio: `vivum.sync.connect()`.
 
 The node lives on an event loop in a background thread; calls wait for their results and may come from any thread.
+Only that thread touches the node: other threads hand it what they want (`LoopThread.call`, `ask`), and read themselves
+no more than single attributes.
 Reading takes everything that has come at once, so that a thread is not switched for each message.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -32,37 +35,42 @@ class _SyncReading(Generic[T]):
     def __init__(self, thread: LoopThread, source: Any) -> None:
         self._thread = thread
         self._source = source
-        self._events: list[TopicEvent[T]] = []
+        # What was brought over and not read yet. The loop's thread puts it here: a caller whose time is over just then
+        # reads it the next time.
+        self._events: deque[TopicEvent[T]] = deque()
+        self._batches: deque[Batch[T]] = deque()
 
     def batches(self) -> Iterator[Batch[T]]:
         """Iterate over runs of messages as they came in."""
-        while batches := self._read(None):
-            yield from batches
+        while self._batches or self._fill_batches(None):
+            yield self._batches.popleft()
 
     def __iter__(self) -> Iterator[TopicEvent[T]]:
-        while True:
-            while self._events:
-                yield self._events.pop()
-            if not self._fill(None):
-                return
+        while self._events or self._fill_events(None):
+            yield self._events.popleft()
 
     def receive(self, timeout_s: float | None = None) -> TopicEvent[T] | None:
         """Return the next message; None at the end. Raises `TimeoutError` after `timeout_s`."""
-        if not self._events and not self._fill(timeout_s):
-            return None
-        return self._events.pop()
+        return self._events.popleft() if self._events or self._fill_events(timeout_s) else None
 
-    def _fill(self, timeout_s: float | None) -> bool:
+    def _fill_events(self, timeout_s: float | None) -> bool:
+        """Wait for messages, and bring all over that are here; return False at the end."""
         reader = self._source.reader
-        event = self._thread.call(lambda: reader.next_events(READ_BATCHES_MAX), timeout_s)
-        # Taken from the end: a list gives its last away cheaply.
-        self._events = event[::-1]
-        return bool(event)
 
-    def _read(self, timeout_s: float | None) -> list[Batch[T]]:
+        async def fill() -> bool:
+            self._events += await reader.next_events(READ_BATCHES_MAX)
+            return bool(self._events)
+
+        return bool(self._thread.call(fill, timeout_s))
+
+    def _fill_batches(self, timeout_s: float | None) -> bool:
         reader = self._source.reader
-        found: list[Batch[T]] = self._thread.call(lambda: reader.next_batches(READ_BATCHES_MAX), timeout_s)
-        return found
+
+        async def fill() -> bool:
+            self._batches += await reader.next_batches(READ_BATCHES_MAX)
+            return bool(self._batches)
+
+        return bool(self._thread.call(fill, timeout_s))
 
 
 class SyncTopic(_SyncReading[T]):
@@ -123,7 +131,7 @@ class SyncTopic(_SyncReading[T]):
 
     def statistics(self) -> TopicStatistics:
         """Return what this node did in the topic so far."""
-        return self._topic.statistics()
+        return self._thread.ask(self._topic.statistics)
 
     def leave(self) -> None:
         """Leave the topic. Does nothing in a child that was forked: it was never in it."""
@@ -150,7 +158,7 @@ class SyncSubscription(_SyncReading[T]):
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of the topics that are received from now."""
-        return self._subscription.topics
+        return self._thread.ask(lambda: self._subscription.topics)
 
     def wait_for_topics(self, count: int, timeout_s: float | None = None) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""
@@ -218,7 +226,7 @@ class SyncNode:
 
     def statistics(self) -> NodeStatistics:
         """Return what the node did so far, and its present state."""
-        return self._node.statistics()
+        return self._thread.ask(self._node.statistics)
 
     def close(self) -> None:
         """Leave the domain and end the background thread. May be called again; does nothing in a forked child."""

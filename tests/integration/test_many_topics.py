@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import vivum
-from vivum.live import seat
+from vivum.runtime import turns as turns_module
 
 TIMEOUT_S = 30
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 30
 def test_who_sends_to_many_topics_in_turn_does_not_give_way_after_each_message(
     domain_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seat, "TURN_S", 30.0)
+    monkeypatch.setattr(turns_module, "TURN_S", 30.0)
 
     async def scenario() -> None:
         async with vivum.connect(domain_name) as node:

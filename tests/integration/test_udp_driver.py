@@ -4,6 +4,7 @@ import asyncio
 import errno
 import random
 import select
+import time
 import types
 from collections import defaultdict
 
@@ -227,6 +228,39 @@ class Forbidden:
         if self.allowed_every and self.calls % self.allowed_every == 0:
             return self.real_call(descriptor, datagrams, packed)
         raise OSError(self.error, "forbidden")
+
+
+def test_data_is_never_told_to_have_waited_for_longer_than_it_did(domain: int) -> None:
+    """The wait of the last socket counted for all, and that of an earlier read where nothing was read."""
+    if not udp.BATCHED:
+        pytest.skip("the compiled way in and out was not built, or VIVUM_PURE=1 is set")
+    sender, receiver = UdpPort(domain), UdpPort(domain)
+    try:
+        receiver.listen(Channel(5))
+        direct, listening = receiver.sockets
+
+        def send_and_wait(where: Endpoint | Channel, data: bytes) -> int:
+            sender.send([Datagram(where, data)])
+            came = listening if where == Channel(5) else direct
+            assert select.select([came], [], [], TIMEOUT_S)[0]
+            return time.monotonic_ns()
+
+        # The socket for channels is read last, and had data for longer.
+        first_ns = send_and_wait(Channel(5), b"data 1")
+        second_ns = send_and_wait(receiver.endpoint, b"data 2")
+        assert len(receiver.receive(1 << 20)) == 2
+        assert 0 < receiver.waited_ns < time.monotonic_ns() - first_ns
+        # A token that came later says nothing about data.
+        send_and_wait(Channel(5), b"data 3")
+        token_ns = send_and_wait(receiver.endpoint, bytes([1, Kind.TOKEN]) + b"token")
+        before_ns = time.monotonic_ns()
+        assert len(receiver.receive(1 << 20)) == 2
+        assert before_ns - token_ns < receiver.waited_ns < time.monotonic_ns() - second_ns
+        assert receiver.receive(1 << 20) == []
+        assert receiver.waited_ns == 0
+    finally:
+        sender.close()
+        receiver.close()
 
 
 @pytest.mark.parametrize("batched", [True, False])

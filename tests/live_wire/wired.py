@@ -24,7 +24,9 @@ Fate = Callable[[list[tuple[Endpoint, Datagram]]], Iterable[tuple[Endpoint, Data
 class Wire:
     """A service and some nodes that have joined one group."""
 
-    def __init__(self, nodes: int, group: GroupId, settings: QsmSettings | None = None) -> None:
+    def __init__(
+        self, nodes: int, group: GroupId, settings: QsmSettings | None = None, limits: Limits | None = None
+    ) -> None:
         self.now_ns = 10 * SECOND
         self.fate: Fate = lambda sent: sent
         self.delivered: dict[Endpoint, list[Delivery]] = {}
@@ -39,7 +41,7 @@ class Wire:
                 endpoint,
                 Random(endpoint.port),
                 settings or QsmSettings(),
-                Limits(),
+                limits or Limits(),
                 WayIn(embedded=False),
             )
             for endpoint in endpoints[1:]

@@ -155,7 +155,8 @@ class Machine(Protocol):
     def on_datagrams(self, now_ns: int, arrived: Sequence[tuple[Endpoint, bytes]], waited_ns: int = 0) -> None:
         """Take what arrived together, in this order; each is one datagram, or several that the kernel joined.
 
-        `waited_ns` is how long the last of them had waited in this host's buffers: that is not the network's delay.
+        `waited_ns` is how long the last data among them had waited in this host's buffers, or less: that is not the
+        network's delay.
         """
         ...
 

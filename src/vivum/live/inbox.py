@@ -28,11 +28,12 @@ Item = Delivery | TopicView | MissedMessages
 EXACT_MESSAGES_MAX = 16
 """Runs up to this length are measured exactly; of longer ones only three messages, since measuring all is costly."""
 
-
 PARTS_MIN = 4
-"""Where there is no room for a run that takes more than this part of the limit, it is cut in halves: at the limit whole
-items are dropped or refused, and the reader should keep most of what there is room for. A reader that has nothing gets
-a run whole, however large."""
+"""If the queue has no room for a run, and the run is larger than `bytes_max / PARTS_MIN`, it is cut in halves.
+
+The queue drops or refuses whole runs. With large ones much of its room would be lost at a time. An empty queue takes a
+run of any size.
+"""
 
 
 def estimated_bytes(delivery: Delivery) -> int:
@@ -154,9 +155,16 @@ class Inbox:
         self.size += size
         self._wake()
 
-    def begin_views(self, view: TopicView | None) -> None:
-        """From now on queue views; the present one goes in front of what waits of this life."""
+    def begin_views(self, view: TopicView | None, rest: Delivery | None = None) -> None:
+        """From now on queue views; the present one goes in front of what waits of this life.
+
+        `rest` is what the reader took and did not read: it is queued again, in front of all else.
+        """
         self.wants_views = True
+        if rest is not None:
+            size = estimated_bytes(rest)
+            self._queue().appendleft((size, rest))
+            self.size += size
         if view is None:
             return
         items = list(self._queue())

@@ -40,7 +40,7 @@ class Reader:
         while True:
             if self.taker.peek():
                 return self.taker.take()
-            if not self.taker.unlooked and self.taker.is_due():
+            if self.taker.must_yield:
                 await self._give_way()
                 continue
             item = self.inbox.take()

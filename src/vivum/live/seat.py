@@ -29,12 +29,6 @@ from vivum.wire.codec import PackedRun
 NO_CHANNEL = Channel(0)
 """Membership chooses the channels; the one that a join names is not used."""
 
-TURN_S = 0.002
-"""A task that never has to wait for room yields to others after this time."""
-
-LOOK_EVERY = 16
-"""Messages of a run after which a sender looks whether that time is over."""
-
 RUN_BYTES_MAX = 65_536
 """Bytes of messages that are collected before the node gets them: as many as the largest frame takes. At the limit the
 node gets them at once."""
@@ -233,11 +227,12 @@ class Seat:
         """Send a message as `send` does, at once if there is room; what is returned is done then."""
         if not self.try_send_one(payload):
             return self.send((payload,))
-        if self._run and self._unlooked:
+        if self._run and self._unlooked > 0:
             self._unlooked -= 1
             return DONE
-        self._unlooked = LOOK_EVERY
-        return self._give_way() if self._is_due() else DONE
+        step = self._host.sender_turns.look()
+        self._unlooked = step - 1
+        return DONE if step else self._give_way()
 
     def try_send_one(self, payload: bytes) -> bool:
         """Send a message if there is room now; return whether it was sent.
@@ -270,12 +265,20 @@ class Seat:
             return
         try:
             self._host.submit(SendMessages(self.group, run))
-        except UsageError as error:
+        except Exception as error:
             # It must not be; but what was accepted is never lost in silence.
-            self.failed += len(run)
-            self._failure = SendFailed(self.group, self.accepted, self.accepted + len(run), None, str(error))
-            return
-        self._count(len(run))
+            self._fail_run(run, error)
+            if not isinstance(error, UsageError):
+                raise
+        else:
+            self._count(len(run))
+
+    def _fail_run(self, run: list[bytes], cause: Exception) -> None:
+        """Report collected messages, which the node will never get, as failed."""
+        self.sent += len(run)
+        self.failed += len(run)
+        self._failure = SendFailed(self.group, self.accepted, self.accepted + len(run), None, str(cause))
+        self.notify()
 
     def try_send(self, payloads: Sequence[bytes], measured: tuple[int, int] | None = None) -> bool:
         """Send messages if there is room now; return whether they were sent."""
@@ -329,16 +332,12 @@ class Seat:
                         await self._host.wait_for_room()
             finally:
                 self._waiting -= 1
-        if self._is_due():
+        if not self._host.sender_turns.look():
             await self._give_way()
-
-    def _is_due(self) -> bool:
-        """Return whether senders must yield. Once for the node: who sends to thousands of topics yields as often."""
-        return self._host.time() - self._host.yielded_s > TURN_S
 
     async def _give_way(self) -> None:
         await asyncio.sleep(0)
-        self._host.yielded_s = self._host.time()
+        self._host.sender_turns.on_yielded()
 
     def send_headed(self, payloads: Sequence[bytes]) -> Coroutine[Any, Any, None]:
         """Send recorded messages, each behind its head. The topic's guarantee must have heads."""
@@ -406,7 +405,10 @@ class Seat:
     def close(self, fault: Exception) -> None:
         """From now on refuse to send with this error; raise it in tasks that wait for a confirmation."""
         self.end_run()
-        self._run = None
+        run, self._run = self._run, None
+        if run:
+            # The driver is closed, and asked for them no more.
+            self._fail_run(run, fault)
         self.fault = fault
         self.notify()
 

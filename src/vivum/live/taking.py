@@ -1,7 +1,7 @@
 """Take events from an inbox without waiting: the work for each message, without a coroutine.
 
 `peek` makes the next event, `take` returns it. When there is none, or when the task must yield because it never had to
-wait for a while, a `Reader` goes on, which can be suspended.
+wait for a while (`vivum.runtime.turns`), a `Reader` goes on, which can be suspended.
 
 Compiled as it is (`docs/design/compiled.md`), so the classes are not generic: the topic knows the types.
 """
@@ -17,17 +17,15 @@ from vivum.core.machine import Delivery
 from vivum.live.event import TopicEvent
 from vivum.live.inbox import Inbox
 from vivum.live.messages import Codec
-
-TURN_S = 0.002
-"""A task that never has to wait for messages yields to others after this time, once it has read as much as came since
-it was last suspended. So the inbox does not grow, however fast the sender: while the loop waits for the reader the node
-takes nothing from the network, and the sender waits too."""
+from vivum.runtime.turns import TURN_S, next_step
 
 TURN_S_MAX = 0.25
-"""After this time it yields in any case. Other nodes think that one is dead which is silent for seconds."""
+"""A reader that never has to wait yields after `TURN_S` if it has read as much as came since it was last suspended, and
+after this time in any case.
 
-LOOK_EVERY = 16
-"""Messages after which a reader looks whether that time is over."""
+So the inbox does not grow, however fast the sender: while the loop waits for the reader the node takes nothing from the
+network, and the sender waits too. But other nodes think that one is dead which is silent for seconds.
+"""
 
 
 class Names(Protocol):
@@ -60,10 +58,15 @@ class Taker:
         self._sender: Any = None
         self._view: Any = None
         self._sent_ns: Any = None
-        # The loop's clock, and messages until the next look at it.
+        self.must_yield = False
+        """Whether `peek` found that the task must yield before it reads on."""
+
+        # The loop's clock, messages until the next look at it, and how many were to come between the last two looks.
         self._time: Callable[[], float] | None = None
-        self.unlooked = LOOK_EVERY
-        # When the reader was last suspended, None before the first look after that; and the bytes that waited then.
+        self._unlooked = 0
+        self._step = 1
+        # When the last look was; when the reader was last suspended, and the bytes that waited then.
+        self._looked_s = 0.0
         self._turned_s: float | None = None
         self._behind = 0
 
@@ -71,12 +74,13 @@ class Taker:
         """Make the next event; return whether it can be taken without waiting."""
         if self._event is not None:
             return True
-        if self.unlooked > 0:
-            self.unlooked -= 1
-        elif self.is_due():
-            return False
         while True:
             while self._index < self._count:
+                if self._unlooked > 0:
+                    self._unlooked -= 1
+                elif self.is_due():
+                    self.must_yield = True
+                    return False
                 self._event = self._make(self._index)
                 if self._event is not None:
                     return True
@@ -107,20 +111,29 @@ class Taker:
 
     def is_due(self) -> bool:
         """Look at the clock: return whether the task must yield."""
-        if self._time is None:
-            self._time = asyncio.get_running_loop().time
-        now_s = self._time()
+        now_s = self._now_s()
         if self._turned_s is None:
-            self._turned_s = now_s
+            self._turned_s = self._looked_s = now_s
+            return False
         since_s = now_s - self._turned_s
         if since_s > TURN_S and (self.inbox.size <= self._behind or since_s > TURN_S_MAX):
             return True
-        self.unlooked = LOOK_EVERY
+        self._step = next_step(self._step, now_s - self._looked_s)
+        self._looked_s = now_s
+        self._unlooked = self._step - 1
         return False
 
     def on_suspended(self, behind: int) -> None:
-        """Note that the task was suspended, when this many bytes waited."""
-        self._turned_s, self.unlooked, self._behind = None, LOOK_EVERY, behind
+        """Note that the task was suspended just now, when this many bytes waited."""
+        self._turned_s = self._looked_s = self._now_s()
+        # One message is free: most tasks that waited wait again behind it.
+        self._unlooked = self._step = 1
+        self._behind, self.must_yield = behind, False
+
+    def _now_s(self) -> float:
+        if self._time is None:
+            self._time = asyncio.get_running_loop().time
+        return self._time()
 
     def _make(self, index: int) -> TopicEvent[Any] | None:
         """Make the event of a message of the run; None if it cannot be decoded."""

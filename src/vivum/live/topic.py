@@ -133,7 +133,9 @@ class Topic(Generic[T]):
     @property
     def members(self) -> tuple[Member, ...]:
         """The members of the present view, oldest first."""
-        return () if self._seat.view is None else self._seat.view.members
+        # Read once: `vivum.sync` asks from other threads.
+        view = self._seat.view
+        return () if view is None else view.members
 
     @property
     def reader(self) -> Reader:
@@ -214,14 +216,15 @@ class Topic(Generic[T]):
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
         """Iterate over messages and views in the order in which this node delivers them.
 
-        Begins with the present view. No message comes before the view in which it was sent. With `RELIABLE` a late
-        message of an older view may come after a newer view: look at `TopicEvent.view`.
+        The first call begins with the present view, a later one goes on where the reader is. No message comes before
+        the view in which it was sent. With `RELIABLE` a late message of an older view may come after a newer view: look
+        at `TopicEvent.view`.
         """
         self._must_receive()
-        inbox = self._reader.inbox
-        if not inbox.wants_views:
-            inbox.begin_views(self._seat.view)
-        return Events(self._reader.taker, self._reader.next_item)
+        reader = self._reader
+        if not reader.inbox.wants_views:
+            reader.inbox.begin_views(self._seat.view, reader.taker.take_rest())
+        return Events(reader.taker, reader.next_item)
 
     def batches(self) -> AsyncIterator[Batch[T]]:
         """Iterate over runs of messages as they arrived, without work for each message."""

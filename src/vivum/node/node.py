@@ -205,7 +205,7 @@ class Node:
     def room_bytes(self, group: GroupId) -> int:
         """Return how many bytes of messages of a group are sure to be accepted, until the next input; 0 if unknown.
 
-        Layers may refuse or lengthen messages: with them it is unknown.
+        In one message or in many. Layers may refuse or lengthen messages: with them it is unknown.
         """
         stack = self._stacks.get(group)
         transport = self._by_command[SendMessages] if stack is None else stack.transport

@@ -69,7 +69,10 @@ class TellsRoom(Protocol):
     """A transport that knows how much it would take, so that messages can be accepted before it gets them."""
 
     def room_bytes(self, group: GroupId) -> int:
-        """Return how many bytes of messages of a group are sure to be accepted, until the next input; 0 if unknown."""
+        """Return how many bytes of messages of a group are sure to be accepted, until the next input; 0 if unknown.
+
+        In one message or in many, so never more than one message may have.
+        """
         ...
 
 

@@ -15,9 +15,8 @@ class Receiver:
     Buffers of what was received are used again when nobody has it any more.
     """
 
-    @property
-    def waited_ns(self) -> int:
-        """How long the last datagram that `receive` took had waited in the kernel."""
+    waited_ns: int
+    """How long the last datagram that `receive` took had waited in the kernel. The reader may set it back to 0."""
 
     def receive(
         self,

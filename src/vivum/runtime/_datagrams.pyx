@@ -82,19 +82,22 @@ cdef extern from *:
         return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     }
 
-    /* How long ago the kernel took a datagram in, by its SO_TIMESTAMPNS; 0 if it did not say. */
-    static inline int64_t waited_ns(struct msghdr *m)
+    static inline int64_t wall_ns(void)
+    {
+        struct timespec t;
+        clock_gettime(CLOCK_REALTIME, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+
+    /* When the kernel took a datagram in, by the wall clock (SO_TIMESTAMPNS); 0 if it did not say. */
+    static inline int64_t came_ns(struct msghdr *m)
     {
         struct cmsghdr *c;
         for (c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
             if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
-                struct timespec came, t;
-                int64_t waited;
+                struct timespec came;
                 memcpy(&came, CMSG_DATA(c), sizeof came);
-                clock_gettime(CLOCK_REALTIME, &t);
-                waited = (int64_t)(t.tv_sec - came.tv_sec) * 1000000000 + (t.tv_nsec - came.tv_nsec);
-                /* The clock may have been set meanwhile. */
-                return waited > 0 ? waited : 0;
+                return (int64_t)came.tv_sec * 1000000000 + came.tv_nsec;
             }
         return 0;
     }
@@ -111,7 +114,8 @@ cdef extern from *:
     }
     """
     int64_t now_ns() nogil
-    int64_t waited_ns(msghdr*) nogil
+    int64_t wall_ns() nogil
+    int64_t came_ns(msghdr*) nogil
     void relax() nogil
     bint is_ours_alone(PyObject*)
     void forget_hash(object)
@@ -177,6 +181,33 @@ SOCKETS_LOOKED_AT = LOOKED_AT
 
 
 @cython.final
+cdef class Emptied:
+    """When a socket was last found empty, by both clocks."""
+
+    cdef int64_t wall_ns
+    cdef int64_t mono_ns
+
+    def __cinit__(self):
+        self.note()
+
+    cdef void note(self) noexcept:
+        self.wall_ns, self.mono_ns = wall_ns(), now_ns()
+
+
+cpdef int64_t waited_since(
+    int64_t came_wall_ns, int64_t now_wall_ns, int64_t now_mono_ns, int64_t empty_wall_ns, int64_t empty_mono_ns
+) noexcept:
+    """Return how long a datagram has waited that came at a time of the wall clock, after its socket was empty.
+
+    The wall clock may have been set since then, the monotonic one has not. The smaller counts of what the two clocks
+    say: one that is too long would make all later data look late.
+    """
+    cdef int64_t by_wall = now_wall_ns - came_wall_ns
+    cdef int64_t by_mono = now_mono_ns - empty_mono_ns - max(came_wall_ns - empty_wall_ns, 0)
+    return max(min(by_wall, by_mono), 0)
+
+
+@cython.final
 cdef class Receiver:
     """Drains sockets into `bytes` objects."""
 
@@ -186,7 +217,10 @@ cdef class Receiver:
     cdef char _controls[BATCH][CONTROL]
     cdef list _buffers
     # How long the last datagram had waited in the kernel.
-    cdef readonly int64_t waited_ns
+    cdef public int64_t waited_ns
+    # For each socket, and when there was none yet.
+    cdef dict _emptied
+    cdef Emptied _began
     # Those that were handed out, and which of the later ones was looked at last.
     cdef list _pool
     cdef Py_ssize_t _turn
@@ -199,6 +233,7 @@ cdef class Receiver:
     def __cinit__(self):
         self._buffers = [None] * BATCH
         self._pool = []
+        self._emptied, self._began = {}, Emptied()
         memset(self._headers, 0, sizeof(self._headers))
 
     cdef int _prepare(self, Py_ssize_t count) except -1:
@@ -248,6 +283,12 @@ cdef class Receiver:
         cdef Py_ssize_t asked, size
         cdef bytes data
         cdef uint64_t address, ours = <uint64_t><long long>own
+        cdef int64_t came
+        cdef Emptied emptied = self._emptied.get(fd)
+        if emptied is None:
+            # It was opened after this receiver was made.
+            emptied = self._emptied[fd] = Emptied()
+            emptied.wall_ns, emptied.mono_ns = self._began.wall_ns, self._began.mono_ns
         while bytes_max > 0:
             # Each of them may have the largest size.
             asked = min(max(bytes_max // BUFFER, 1), BATCH)
@@ -259,13 +300,18 @@ cdef class Receiver:
                 got = recvmmsg(fd, self._headers, <unsigned int>asked, MSG_DONTWAIT, NULL)
             if got < 0:
                 if errno == EAGAIN or errno == EINTR:
+                    if errno == EAGAIN:
+                        emptied.note()
                     break
                 if errno == ECONNREFUSED:
                     # An earlier datagram of ours met a closed port; this socket is fine.
                     continue
                 PyErr_SetFromErrno(OSError)
             if got:
-                self.waited_ns = waited_ns(&self._headers[got - 1].msg_hdr)
+                came = came_ns(&self._headers[got - 1].msg_hdr)
+                self.waited_ns = 0 if came == 0 else waited_since(
+                    came, wall_ns(), now_ns(), emptied.wall_ns, emptied.mono_ns
+                )
             self._are_small = True
             index = 0
             while index < got:
@@ -285,6 +331,7 @@ cdef class Receiver:
                     taken.append((self._place(address, known, make), data))
                 index = stop
             if got < asked:
+                emptied.note()
                 break
         return taken
 
@@ -330,8 +377,6 @@ cdef class Receiver:
             PyErr_SetFromErrno(OSError)
         if size < 0:
             return []
-        # Nobody looks for what has waited for long.
-        self.waited_ns = 0
         self._in_a_row = self._in_a_row + 1 if index == self._begins_at else 0
         self._begins_at = index if self._in_a_row < IN_A_ROW else index + 1
         return [(self._place(address, known, make), self._take_buffer(0, size))]

@@ -10,6 +10,7 @@ cdef class Driver:
     cdef public object _sent_bytes
     cdef public object _settle_at_ns, _timer, _timer_ns, dropped, state
     cdef public Polling _polling
+    cdef public Py_ssize_t turns
 
     cpdef object submit(self, object command)
     cpdef object send(self, object command)

@@ -116,6 +116,9 @@ class Driver:
         self.dropped = 0
         """Datagrams dropped because the backlog was full."""
 
+        self.turns = 0
+        """How often the loop has called the driver. In the turn after a send it always does."""
+
         self._node = node
         self._port = port
         self._now_ns = port.now_ns
@@ -195,6 +198,7 @@ class Driver:
 
     def _deliver_own(self) -> None:
         """Carry out what messages that left at once caused at this node: their own delivery."""
+        self.turns += 1
         if self.state is not State.PUMPING and self.state is not State.CLOSED:
             self._answer(self._node.take_output(NO_FRAMES))
 
@@ -260,6 +264,7 @@ class Driver:
     # Input.
 
     def _on_readable(self) -> None:
+        self.turns += 1
         if self.state is State.CLOSED:
             return
         # If the datagram is probably alone, looking for more would cost as much as taking it. Any others are taken in
@@ -316,6 +321,7 @@ class Driver:
             self._settle_at_ns = self._now_ns() + POLLING_DELAY_NS_MAX
 
     def _on_timer(self) -> None:
+        self.turns += 1
         armed_ns, now_ns = self._timer_ns, self._now_ns()
         self._timer = self._timer_ns = None
         deadline_ns = self._node.next_deadline_ns()
@@ -354,10 +360,12 @@ class Driver:
             self._wait()
 
     def _settle(self) -> None:
+        self.turns += 1
         if self.state is State.SETTLING:
             self.pump()
 
     def _end_lingering(self) -> None:
+        self.turns += 1
         self._lingering = None
         if self.state is State.LINGERING:
             self.pump()
@@ -496,6 +504,7 @@ class Driver:
         self.dropped += max(0, len(datagrams) - room)
 
     def _on_writable(self) -> None:
+        self.turns += 1
         if self.state is State.CLOSED:
             return
         taken = self._offer(list(self._backlog))
@@ -517,6 +526,7 @@ class Driver:
 
     def _turn(self) -> None:
         """Look at the sockets, then let other tasks run. The loop does not sleep, since this is scheduled again."""
+        self.turns += 1
         if self.state is not State.POLLING:
             return
         if self._sent_bytes:

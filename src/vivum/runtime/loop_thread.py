@@ -5,6 +5,7 @@ to the core thread through a lock-free queue).
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections import deque
@@ -17,6 +18,9 @@ from vivum.core.errors import UsageError
 R = TypeVar("R")
 
 Work = Callable[[], Coroutine[Any, Any, Any]]
+
+STOP_S = 5.0
+"""How long `stop` waits for the thread to end."""
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -45,6 +49,8 @@ class LoopThread:
         self._tasks: dict[asyncio.Task[None], Future[Any]] = {}
         self._is_awake = False
         self._is_stopped = False
+        # Set when the loop runs nothing more: whoever asks after that refuses all requests that are left.
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -53,6 +59,8 @@ class LoopThread:
         try:
             self._loop.run_forever()
         finally:
+            self._has_ended = True
+            self._refuse_requests()
             self._loop.close()
 
     @property
@@ -80,13 +88,35 @@ class LoopThread:
         if not self._is_awake:
             # A race can wake the loop once too often, but never misses a request: the flag is cleared before the read.
             self._is_awake = True
-            self._loop.call_soon_threadsafe(self._take)
+            with contextlib.suppress(RuntimeError):
+                # Raised by a loop that was closed meanwhile.
+                self._loop.call_soon_threadsafe(self._take)
+        if self._has_ended:
+            self._refuse_requests()
         try:
             return future.result(timeout_s)
         except BaseException:
             # Cancel on Ctrl-C in the calling thread too: nobody waits for the result any more.
             future.cancel()
             raise
+
+    def ask(self, question: Callable[[], R]) -> R:
+        """Return what a function returns that looks at what the loop's thread works on.
+
+        It is called in that thread, between its callbacks. The caller calls it itself if it is that thread, if the
+        thread has ended, and in a forked child, which has none.
+        """
+        if threading.current_thread() is self._thread or not self.is_here:
+            return question()
+        if self._is_stopped:
+            self._thread.join(STOP_S)
+            return question()
+
+        async def answer() -> R:
+            return question()
+
+        answered: R = self.call(answer)
+        return answered
 
     def _take(self) -> None:
         self._is_awake = False
@@ -123,13 +153,20 @@ class LoopThread:
         if not future.done():
             future.set_exception(UsageError("the node was closed while it worked; connect again"))
 
+    def _refuse_requests(self) -> None:
+        with contextlib.suppress(IndexError):
+            # Several threads may do this at once.
+            while True:
+                _, future = self._requests.popleft()
+                self._refuse(future)
+
     def stop(self) -> None:
         """End the loop and its thread. May be called again, and does nothing in a forked child."""
         if self._is_stopped or not self.is_here:
             return
         self._is_stopped = True
         self._loop.call_soon_threadsafe(self._stop_all)
-        self._thread.join(5.0)
+        self._thread.join(STOP_S)
 
     def _stop_all(self) -> None:
         for task, future in self._tasks.items():

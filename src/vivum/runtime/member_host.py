@@ -26,6 +26,7 @@ from vivum.runtime.driver import Driver
 from vivum.runtime.environment import NodePort, current_environment
 from vivum.runtime.heap import HeapReserve
 from vivum.runtime.shared_memory.memory import KEPT_FRAMES_BYTES
+from vivum.runtime.turns import SenderTurns
 
 PROBE_AGAIN_S = 0.25
 """How often a node that waits for its network probes it."""
@@ -73,15 +74,11 @@ class MemberHost:
         trace: Tracer | None = None,
     ) -> None:
         self.options = options
-        self.yielded_s = 0.0
-        """When a sending task last yielded to others, by the loop's `time`."""
-
         self._on_event = on_event
         self._on_settled = on_settled
         self._room: list[asyncio.Future[None]] = []
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
-        self.time: Callable[[], float] = self._loop.time
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._probing: asyncio.TimerHandle | None = None
         self._heap: HeapReserve | None = None
@@ -115,6 +112,8 @@ class MemberHost:
         )
         # Like `submit`, for messages. Bound here because it is called for each message that is sent alone.
         self.send: Callable[[Command], bool] = self._driver.send
+        self.sender_turns = SenderTurns(self._loop.time, self._driver)
+        """Tells tasks that send when they must yield."""
 
     def start(self) -> None:
         """Join the domain; events report progress."""

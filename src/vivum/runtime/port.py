@@ -18,7 +18,7 @@ class Port(Protocol):
 
     @property
     def waited_ns(self) -> int:
-        """How long the last datagram that was taken had waited here; 0 where that is not known."""
+        """How long the data that was taken last had waited here, or less; 0 where that is not known."""
         ...
 
     def now_ns(self) -> int:

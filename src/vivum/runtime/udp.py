@@ -24,7 +24,7 @@ from vivum.core.machine import Datagram, Priority
 from vivum.runtime.port import Arrived
 from vivum.runtime.shared_memory.notes import MARK
 from vivum.runtime.shared_memory.shared_memory import SharedMemory
-from vivum.wire.kinds import KINDS
+from vivum.wire.kinds import KINDS, priority_of
 
 if TYPE_CHECKING:
     from vivum.runtime import _datagrams
@@ -137,6 +137,9 @@ class UdpPort:
         # Sockets that brought notes of late.
         self._noted: set[socket.socket] = set()
         self._closed = False
+        self.waited_ns = 0
+        """How long the data that was taken last had waited in the kernel; 0 where it does not tell."""
+
         self._socket = self._open((interface, port))
         try:
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._interface)
@@ -190,11 +193,6 @@ class UdpPort:
         with contextlib.suppress(OSError):
             made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         return made
-
-    @property
-    def waited_ns(self) -> int:
-        """Return how long the last datagram that was taken had waited in the kernel; 0 where it does not tell."""
-        return 0 if self._receiver is None else self._receiver.waited_ns
 
     def now_ns(self) -> int:
         """Return the time since 1970; it never goes back."""
@@ -287,8 +285,15 @@ class UdpPort:
         Our own multicasts are left out; what we sent to ourselves is not.
         """
         taken, self._late = self._late, []
+        brought: list[tuple[int, Arrived]] = []
         for each in self.sockets:
-            taken += self._receive_from(each, bytes_max)
+            if self._receiver is not None:
+                self._receiver.waited_ns = 0
+            arrived = self._receive_from(each, bytes_max)
+            if arrived:
+                brought.append((0 if self._receiver is None else self._receiver.waited_ns, arrived))
+                taken += arrived
+        self.waited_ns = _shortest_wait(brought)
         return taken
 
     def _receive_from(self, source: socket.socket, bytes_max: int) -> Arrived:
@@ -358,6 +363,8 @@ class UdpPort:
 
         Otherwise as `receive`. Looks only once where `_datagrams` is missing.
         """
+        # Nobody looks for what has waited for long.
+        self.waited_ns = 0
         if self._receiver is not None:
             arrived = self._receiver.look(self._descriptors, wait_ns, self._places, self._place_of, self._own_address)
             if self.shared_memory is None or not arrived or arrived[0][1][:1] != MARK:
@@ -519,6 +526,17 @@ class UdpPort:
             self.shared_memory.close()
         self._descriptors = []
         self._closed = True
+
+
+def _shortest_wait(brought: list[tuple[int, Arrived]]) -> int:
+    """Return the shortest wait of data, from how long the last datagram of each socket had waited and what that had.
+
+    The shortest, so that no data looks as if it had come before it did. Tokens, which come by another socket than most
+    data, do not count: data may have waited for longer.
+    """
+    if len(brought) > 1:
+        brought = [each for each in brought if any(priority_of(data) is Priority.DATA for _, data in each[1])]
+    return min((waited_ns for waited_ns, _ in brought), default=0)
 
 
 def no_socket_error(error: OSError) -> HostError:

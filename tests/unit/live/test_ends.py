@@ -64,6 +64,25 @@ def test_callbacks_get_the_rest_of_a_run_whose_first_message_was_read_alone() ->
     assert run_alone(program) == [b"%d" % number for number in range(6)]
 
 
+def test_views_begin_with_the_present_one_in_the_middle_of_a_run_too() -> None:
+    async def program() -> None:
+        async with vivum.connect("d") as node:
+            topic = await node.enter("/t", bytes)
+            await topic.send_many([b"%d" % number for number in range(5)])
+            assert (await topic.receive()).value == b"0"
+            items = topic.with_views()
+            assert await anext(items) == topic.view
+            got = [await anext(items) for _ in range(4)]
+            assert [each.value for each in got if isinstance(each, vivum.TopicEvent)] == [b"1", b"2", b"3", b"4"]
+            # Another loop goes on where that one ended.
+            await topic.send(b"5")
+            (event,) = [await anext(topic.with_views())]
+            assert isinstance(event, vivum.TopicEvent)
+            assert event.value == b"5"
+
+    run_alone(program)
+
+
 def test_a_flush_ends_when_the_node_is_closed() -> None:
     world = World()
 

@@ -122,6 +122,26 @@ def test_the_view_that_a_reader_begins_with_comes_before_the_messages_that_wait(
     assert inbox.size == 0
 
 
+def test_the_rest_of_a_run_that_was_begun_comes_behind_the_view_that_a_reader_begins_with():
+    """The reader had it already, and came to the view when it was through with it."""
+    inbox = Inbox("/a", 1000, drops_oldest=False)
+    inbox.put(delivery(b"another run"))
+    inbox.begin_views(TopicView("/a", 1, (), (), ()), delivery(b"half", b"a run"))
+    assert isinstance(inbox.take(), TopicView)
+    assert [inbox.take().payloads for _ in range(2)] == [[b"half", b"a run"], [b"another run"]]
+    assert inbox.size == 0
+
+
+def test_the_rest_of_a_run_of_an_earlier_life_stays_before_the_end_of_that_life():
+    inbox = Inbox("/a", 10_000, drops_oldest=False)
+    inbox.interrupt(MissedMessages("a life ended", None))
+    inbox.begin_views(TopicView("/a", 2, (), (), ()), delivery(b"of the first life"))
+    assert isinstance(inbox.take(), Delivery)
+    with pytest.raises(MissedMessages):
+        inbox.take()
+    assert isinstance(inbox.take(), TopicView)
+
+
 def test_what_waits_of_an_earlier_life_stays_before_the_view_that_a_reader_begins_with():
     inbox = Inbox("/a", 10_000, drops_oldest=False)
     inbox.put(delivery(b"of the first life"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from vivum.live.failures import MissedMessages
 from vivum.live.inbox import Inbox
 from vivum.live.messages import codec_of
 from vivum.live.reader import Reader
-from vivum.live.taking import LOOK_EVERY, TURN_S, TURN_S_MAX, Events
+from vivum.live.taking import TURN_S_MAX, Events
+from vivum.runtime.turns import STEP_MAX, TURN_S
 
 
 class Note(vivum.Message):
@@ -140,57 +142,108 @@ def test_views_and_missing_messages_keep_their_place_between_messages() -> None:
     asyncio.run(scenario())
 
 
-def read_beside_a_counter(reader: Reader, look_s: float) -> list[int]:
-    """Read all; each look at the clock takes some time. Return how much was read between turns of the loop."""
-    read = 0
-    at_turns = [0]
+def read_beside_a_counter(
+    reader: Reader, messages_s: Callable[[int], float], on_read: Callable[[], None] = lambda: None
+) -> list[tuple[int, float]]:
+    """Read all; the work for each message takes some time. Return how much was read between turns, and how long."""
+    now_s, read, looks = 0.0, 0, 0
+    at_turns: list[tuple[int, float]] = []
 
     async def count() -> None:
         while True:
-            at_turns.append(read)
+            at_turns.append((read, now_s))
             await asyncio.sleep(0)
 
+    def time() -> float:
+        nonlocal looks
+        looks += 1
+        return now_s
+
     async def scenario() -> None:
-        nonlocal read
-        now_s = 0.0
-
-        def time() -> float:
-            nonlocal now_s
-            now_s += look_s
-            return now_s
-
+        nonlocal now_s, read
         reader.taker._time = time
         counting = asyncio.create_task(count())
         async for _ in events(reader):
+            now_s += messages_s(read)
             read += 1
-        at_turns.append(read)
+            on_read()
+        at_turns.append((read, now_s))
         counting.cancel()
 
     asyncio.run(scenario())
-    return [after - before for before, after in itertools.pairwise(at_turns)]
+    assert looks < 6 * len(at_turns) + read / STEP_MAX + now_s / (TURN_S / 8)
+    return [(after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise([(0, 0.0), *at_turns])]
+
+
+def filled(count: int) -> tuple[Inbox, Reader]:
+    inbox, reader = made()
+    for number in range(count):
+        inbox.put(delivery(number, b"x"))
+    inbox.close()
+    return inbox, reader
 
 
 def test_a_reader_yields_in_time_though_messages_are_always_here() -> None:
-    inbox, reader = made()
-    for number in range(1000):
-        inbox.put(delivery(number, b"x"))
-    inbox.close()
+    inbox, reader = filled(20_000)
     # As if these had been here when it was last suspended.
     reader.taker._behind = inbox.size
-    steps = read_beside_a_counter(reader, TURN_S / 2)
-    assert max(steps) <= 5 * LOOK_EVERY
-    assert len(steps) > 10
+    turns = read_beside_a_counter(reader, lambda _: TURN_S / 1000)
+    assert max(read for read, _ in turns) <= 1000 + STEP_MAX + 1
+    assert len(turns) > 10
 
 
 def test_a_reader_reads_what_came_meanwhile_before_it_yields_but_not_for_ever() -> None:
     """Otherwise the inbox of a reader that is slower than the network would grow up to its limit."""
+    _, reader = filled(1000)
+    assert max(read for read, _ in read_beside_a_counter(reader, lambda _: TURN_S / 20)) >= 999
+    _, reader = filled(1000)
+    assert (
+        max(passed_s for _, passed_s in read_beside_a_counter(reader, lambda _: TURN_S)) <= TURN_S_MAX + TURN_S * 1.01
+    )
+
+
+@pytest.mark.parametrize("fast", [0, 1, 3, 100])
+def test_a_reader_whose_messages_take_long_yields_in_time(fast: int) -> None:
+    """It looked at every 16th message, and only from the second look on: others waited for 3.4 s."""
     inbox, reader = made()
-    for number in range(1000):
-        inbox.put(delivery(number, b"x"))
-    inbox.close()
-    assert max(read_beside_a_counter(reader, TURN_S)) == 1000
-    inbox, reader = made()
-    for number in range(1000):
-        inbox.put(delivery(number, b"x"))
-    inbox.close()
-    assert max(read_beside_a_counter(reader, TURN_S_MAX / 2)) <= 5 * LOOK_EVERY
+    inbox.put(delivery(0, b"x"))
+    read = 0
+
+    def put_more() -> None:
+        # More comes than it reads, so it never has all that came since its last turn.
+        nonlocal read
+        read += 1
+        if read < 300:
+            inbox.put(delivery(read, b"x" * 500))
+            inbox.put(delivery(read, b"x" * 500))
+        else:
+            inbox.close()
+
+    passed = [
+        passed_s
+        for _, passed_s in read_beside_a_counter(reader, lambda number: 0.05 if number >= fast else 0.0, put_more)
+    ]
+    assert passed[0] + passed[1] <= 0.05 * (STEP_MAX + 1) * 1.01
+    assert max(passed[2:]) <= TURN_S_MAX + 0.051
+    assert sum(passed) > 10
+
+
+def test_a_reader_that_waits_for_each_message_looks_at_the_clock_once_for_it() -> None:
+    async def scenario() -> None:
+        inbox, reader = made()
+        looks: list[int] = []
+
+        def time() -> float:
+            looks.append(1)
+            return 0.0
+
+        reader.taker._time = time
+        iterator = events(reader)
+        for number in range(100):
+            reading = asyncio.ensure_future(anext(iterator))
+            await asyncio.sleep(0)
+            inbox.put(delivery(number, b"x"))
+            assert (await reading).sequence == number
+        assert len(looks) <= 101
+
+    asyncio.run(scenario())

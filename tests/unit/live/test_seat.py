@@ -13,6 +13,7 @@ from vivum.live.failures import SendFailedError
 from vivum.live.seat import Seat
 from vivum.protocols.commands import SendFailed, SendMessages
 from vivum.protocols.keyed.keys import PLAIN_HEAD, heads_of
+from vivum.runtime.turns import SenderTurns
 
 LIFE, NEXT_LIFE = Member(NodeId(1), Incarnation(1)), Member(NodeId(1), Incarnation(2))
 
@@ -23,8 +24,9 @@ class AcceptingHost:
     def __init__(self) -> None:
         self.member = LIFE
         self.sent: list[SendMessages] = []
-        self.yielded_s = 0.0
         self.before = 0
+        self.turns = 0
+        self.sender_turns = SenderTurns(lambda: 0.0, self)
         self._numbers: dict[tuple[Member, GroupId], int] = {}
 
     def send(self, command: SendMessages) -> bool:
@@ -35,9 +37,6 @@ class AcceptingHost:
 
     def next_sequence(self, group: GroupId) -> int:
         return self._numbers.get((self.member, group), self.before)
-
-    def time(self) -> float:
-        return 0.0
 
 
 def make_seat(count: int = 0) -> Seat:

@@ -10,6 +10,7 @@ from effects import MemoryTrace, datagrams, deliveries
 from live_wire.wired import NO_CHANNEL, Wire
 from vivum.core.errors import LimitError, NotNowError
 from vivum.core.ids import Endpoint, GroupId
+from vivum.core.limits import Limits
 from vivum.core.machine import NO_FRAMES, Datagram, Delivery, Priority
 from vivum.observe.trace import MessageDelivered, MessageSent
 from vivum.protocols.commands import JoinGroup, SendMessages
@@ -70,6 +71,18 @@ def test_a_node_takes_as_much_as_it_says_that_it_has_room_for(wire: Wire, seed: 
                 node.submit(wire.now_ns, SendMessages(GROUP, [b"x"]))
             wire.advance(100_000_000)
     assert is_full
+
+
+@pytest.mark.parametrize("transport", ["qsm", "unrepaired"])
+def test_a_message_as_large_as_the_room_that_a_node_tells_is_not_over_its_limit(transport: str) -> None:
+    wire = Wire(2, GROUP, limits=Limits(message_bytes_max=1000))
+    node = next(iter(wire.members.values())).node
+    node.submit(wire.now_ns, JoinGroup(GROUP, NO_CHANNEL, (), transport=transport))
+    node.submit(wire.now_ns, SendMessages(GROUP, [b"first"]))
+    wire.advance(1_000_000_000)
+    room = node.room_bytes(GROUP)
+    assert room > 0
+    node.submit(wire.now_ns, SendMessages(GROUP, [bytes(room)]))
 
 
 def test_messages_by_both_ways_are_numbered_and_delivered_in_their_order(wire: Wire) -> None:

@@ -609,6 +609,21 @@ def test_the_first_message_of_a_turn_leaves_at_once_and_the_others_share_the_nex
         assert [each for each in stage.log if isinstance(each, bytes)] == [b"1", b"2+3"]
 
 
+@pytest.mark.parametrize("make", ["idle", "lingering", "polling"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_loop_calls_the_driver_in_the_turn_after_each_in_which_something_was_sent(
+    loop: Loop, make: str, count: int
+) -> None:
+    stage = {"idle": Stage, "lingering": lingering_stage, "polling": polling_stage}[make](loop)
+    for _ in range(3):
+        before = stage.driver.turns
+        for number in range(count):
+            stage.driver.send(Say(b"%d" % number))
+        assert stage.driver.turns == before
+        loop.turn()
+        assert stage.driver.turns > before
+
+
 def test_a_message_behind_a_command_waits_for_its_effects(stage: Stage) -> None:
     stage.driver.submit(Do(delivery(1)))
     stage.driver.send(Say(b"behind"))

@@ -166,7 +166,8 @@ class QsmMachine:
     def room_bytes(self, group: GroupId) -> int:
         """Return how many bytes of messages of a group are sure to be accepted, until the next input."""
         route = self._routes.get(group)
-        return 0 if route is None else self.sending.room_bytes(group, route[1])
+        # One message may have them all.
+        return 0 if route is None else min(self.sending.room_bytes(group, route[1]), self.limits.message_bytes_max)
 
     def view_of(self, group: GroupId) -> ViewNumber:
         """Return the view in which the next own message of a group is sent."""

@@ -133,8 +133,10 @@ class UnrepairedMachine:
 
     def room_bytes(self, group: GroupId) -> int:
         """Return how many bytes of messages of a group are sure to be accepted, until the next input."""
-        is_entered = self._client.member is not None and group in self._client.groups
-        return max(0, self.settings.waiting_bytes_max - self._waiting_bytes()) if is_entered else 0
+        if self._client.member is None or group not in self._client.groups:
+            return 0
+        # One message may have them all.
+        return max(0, min(self.settings.waiting_bytes_max - self._waiting_bytes(), self.limits.message_bytes_max))
 
     def _waiting_bytes(self) -> int:
         return sum(stream.waiting_bytes for stream in self._streams.values())
