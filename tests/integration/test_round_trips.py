@@ -41,7 +41,7 @@ def test_a_port_looks_at_all_its_sockets_and_leaves_its_own_multicasts_out(domai
         assert port.look(0) == []
         port.send([Datagram(Channel(3), b"own")])
         sent = [Datagram(port.endpoint, b"one"), Datagram(Channel(3), b"channel"), Datagram(port.endpoint, b"two")]
-        assert other.send(sent) == 3
+        assert not other.send(sent)
         heard = []
         until_ns = time.monotonic_ns() + LONG_NS
         while len(heard) < 3 and time.monotonic_ns() < until_ns:
@@ -86,8 +86,8 @@ def test_a_port_looks_for_as_long_as_it_is_told(domain_name: str) -> None:
 def test_what_is_sent_alone_is_counted_where_the_system_refuses_it(domain_name: str) -> None:
     port, other = UdpPort(domain_tag(domain_name)), UdpPort(domain_tag(domain_name))
     try:
-        assert port.send([Datagram(other.endpoint, b"known now")]) == 1
-        assert port.send([Datagram(other.endpoint, bytes(70_000))]) == 1
+        assert not port.send([Datagram(other.endpoint, b"known now")])
+        assert not port.send([Datagram(other.endpoint, bytes(70_000))])
         assert port.unsendable == 1
     finally:
         port.close()

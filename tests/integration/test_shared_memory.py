@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -49,9 +49,9 @@ def frames(count: int, seed: int = 1) -> list[bytes]:
 
 
 def send(port: UdpPort, where: Endpoint | Channel, data: list[bytes], priority: Priority = Priority.DATA) -> None:
-    datagrams = [Datagram(where, each, priority) for each in data]
+    datagrams: Sequence[Datagram] = [Datagram(where, each, priority) for each in data]
     while datagrams:
-        del datagrams[: port.send(datagrams)]
+        datagrams = port.send(datagrams)
 
 
 def shared(port: UdpPort) -> SharedMemory:

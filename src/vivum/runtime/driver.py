@@ -22,7 +22,7 @@ driver closes. It also closes when the node itself raises.
 import asyncio
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from weakref import WeakKeyDictionary
 
@@ -479,26 +479,27 @@ class Driver:
         if self._backlog:
             self._wait_for_room(datagrams)
             return
-        taken = self._offer(datagrams)
-        if taken < len(datagrams):
-            self._wait_for_room(datagrams[taken:])
+        rest = self._offer(datagrams)
+        if rest:
+            self._wait_for_room(rest)
             self._port.when_writable(self._on_writable)
 
-    def _offer(self, datagrams: list[Datagram]) -> int:
-        """Return how many datagrams the port took. One that it raises for counts as taken: it is dropped, alone."""
+    def _offer(self, datagrams: Sequence[Datagram]) -> Sequence[Datagram]:
+        """Return what the port did not take. A datagram that it raises for is dropped, alone."""
         try:
             return self._port.send(datagrams)
         except Exception as error:
             if len(datagrams) == 1:
                 self._report("vivum: a datagram could not be sent", error)
-                return 1
+                return ()
         # The port does not say which one it was, so some are sent twice. Harmless: networks do that too.
         for index, each in enumerate(datagrams):
-            if not self._offer([each]):
-                return index
-        return len(datagrams)
+            rest = self._offer([each])
+            if rest:
+                return [*rest, *datagrams[index + 1 :]]
+        return ()
 
-    def _wait_for_room(self, datagrams: list[Datagram]) -> None:
+    def _wait_for_room(self, datagrams: Sequence[Datagram]) -> None:
         room = BACKLOG_MAX - len(self._backlog)
         self._backlog.extend(datagrams[:room])
         self.dropped += max(0, len(datagrams) - room)
@@ -507,10 +508,12 @@ class Driver:
         self.turns += 1
         if self.state is State.CLOSED:
             return
-        taken = self._offer(list(self._backlog))
-        for _ in range(taken):
+        rest = self._offer(list(self._backlog))
+        for _ in range(len(self._backlog) - len(rest)):
             self._backlog.popleft()
-        if self._backlog:
+        if rest:
+            # Of a train a part may have left.
+            self._backlog[0] = rest[0]
             self._port.when_writable(self._on_writable)
         else:
             self.pump()

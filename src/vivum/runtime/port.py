@@ -37,10 +37,11 @@ class Port(Protocol):
         """Take one datagram. If there is none, keep looking for at most this long, without sleeping."""
         ...
 
-    def send(self, datagrams: Sequence[Datagram]) -> int:
-        """Send datagrams in order; return how many were taken before the room ran out.
+    def send(self, datagrams: Sequence[Datagram]) -> Sequence[Datagram]:
+        """Send datagrams in order; return those for which there was no room.
 
-        What can never be sent (too large, no route, not an address) counts as taken: it is dropped and counted.
+        Of a train that stopped in the middle the rest comes back, as a train. What can never be sent (too large, no
+        route, not an address) is dropped and counted.
         """
         ...
 

@@ -48,7 +48,7 @@ SO_ATTACH_FILTER = 26
 SO_TIMESTAMPNS = 35
 
 LARGE_BYTES = 32_500
-"""Of two datagrams that are larger no train could be made."""
+"""Of two datagrams that are larger no train could be made. On loopback they go through shared memory."""
 
 RECEIVE_BYTES = 65_536
 MEMBERSHIPS_MAX = 20
@@ -385,65 +385,110 @@ class UdpPort:
         made = self._places[address] = Endpoint(socket.inet_ntoa(_HOST.pack(address >> 16)), address & 0xFFFF)
         return made
 
-    def send(self, datagrams: Sequence[Datagram]) -> int:
-        """Hand datagrams to the kernel in their order; return how many it took before it had no more room.
+    def send(self, datagrams: Sequence[Datagram]) -> Sequence[Datagram]:
+        """Hand datagrams to the kernel in their order; return those for which it had no room.
 
-        What is too large, or has no route or address, is dropped as the network would: protocols repair or give up.
+        A train that stopped in the middle comes back as the rest of it. What is too large, or has no route or address,
+        is dropped as the network would: protocols repair or give up.
         """
-        index, plainly = 0, False
+        index = 0
         while index < len(datagrams):
-            first, stop = datagrams[index], index + 1
+            first = datagrams[index]
             resolved = self._resolve(first.destination)
             if resolved is None:
                 self.unsendable += first.count
-                index = stop
-                continue
-            address, packed = resolved
-            is_train = self.can_segment and first.segment > 0
-            try:
-                if plainly:
-                    self._send_plainly(first, address)
-                elif first.segment:
-                    self._send_train(first, address, packed)
-                elif self._batches:
-                    stop = index + self._send_alike(datagrams, index, packed)
-                else:
-                    self._send_plainly(first, address)
-            except (BlockingIOError, InterruptedError):
-                return index
-            except OSError as error:
-                if error.errno == errno.ENOBUFS:
-                    return index
-                if error.errno == errno.EINVAL and is_train and not plainly:
-                    # This path does not take segments after all.
-                    self.can_segment = False
-                    continue
-                if error.errno in FORBIDDEN and not plainly and (is_train or self._batches):
-                    # A firewall refuses the plain call too, a sandbox does not. ENOSYS needs no repetition.
-                    plainly = True
-                    self._refusals[is_train] += REFUSALS_MAX if error.errno == errno.ENOSYS else 1
-                    continue
-                self.unsendable += first.count
-                self._refusals[is_train] = 0
+                index += 1
+            elif first.segment:
+                rest = self._send_train(first, *resolved)
+                index += 1
+                if rest is not None:
+                    return [rest, *datagrams[index:]]
             else:
-                if not plainly:
-                    self._refusals[is_train] = 0
-                elif self._refusals[is_train] >= REFUSALS_MAX:
-                    self._give_up(is_train)
-            index, plainly = stop, False
-        return index
+                taken = self._send_some(datagrams, index, *resolved)
+                if not taken:
+                    return datagrams[index:]
+                index += taken
+        return ()
 
-    def _give_up(self, is_train: bool) -> None:
-        """Do without the call for trains, or without the one for many datagrams."""
-        if is_train:
-            self.can_segment = False
-        else:
+    def _send_train(self, train: Datagram, address: tuple[str, int], packed: bytes) -> Datagram | None:
+        """Send a train by one call, or its datagrams one by one where the kernel does not cut; return its rest."""
+        if not self.can_segment:
+            return self._send_cut(train)
+        try:
+            if BATCHED:
+                _datagrams.send_train(self._socket.fileno(), train.data, UDP_SEGMENT, train.segment, packed)
+            else:
+                size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(train.segment))]
+                self._socket.sendmsg((train.data,), size, 0, address)
+        except OSError as error:
+            if _has_no_room(error):
+                return train
+            if error.errno == errno.EINVAL:
+                # This path does not take segments after all.
+                self.can_segment = False
+                return self._send_cut(train)
+            if error.errno in FORBIDDEN:
+                before = self.unsendable
+                rest = self._send_cut(train)
+                # A firewall refuses single datagrams too, a sandbox does not. ENOSYS needs no repetition.
+                if self._is_refused_again(True, error, worked=self.unsendable == before):
+                    self.can_segment = False
+                return rest
+            self.unsendable += train.count
+        self._refusals[True] = 0
+        return None
+
+    def _send_cut(self, train: Datagram) -> Datagram | None:
+        """Send the datagrams of a train; return the rest, as a train, if there was no room for it."""
+        pieces = train.cut()
+        left = len(self.send(pieces))
+        if not left:
+            return None
+        rest = train.data[(len(pieces) - left) * train.segment :]
+        return Datagram(train.destination, rest, train.priority, train.segment)
+
+    def _send_some(self, datagrams: Sequence[Datagram], index: int, address: tuple[str, int], packed: bytes) -> int:
+        """Send a datagram, and those behind it that can go with it; return how many, 0 if there was no room.
+
+        One that the system refuses counts as sent.
+        """
+        refused: OSError | None = None
+        if self._batches:
+            try:
+                taken = self._send_alike(datagrams, index, packed)
+            except OSError as error:
+                if _has_no_room(error):
+                    return 0
+                if error.errno not in FORBIDDEN:
+                    self.unsendable += 1
+                    self._refusals[False] = 0
+                    return 1
+                refused = error
+            else:
+                self._refusals[False] = 0
+                return taken
+        worked = True
+        try:
+            self._socket.sendto(bytes(datagrams[index].data), address)
+        except OSError as error:
+            if _has_no_room(error):
+                return 0
+            self.unsendable += 1
+            worked = False
+        if refused is not None and self._is_refused_again(False, refused, worked=worked):
             self._batches = False
+        return 1
 
-    def _send_plainly(self, datagram: Datagram, address: tuple[str, int]) -> None:
-        """Send a datagram, or those of a train, by the plainest call."""
-        for each in datagram.cut() if datagram.segment else (datagram,):
-            self._socket.sendto(bytes(each.data), address)
+    def _is_refused_again(self, is_train: bool, error: OSError, *, worked: bool) -> bool:
+        """Note that a call for trains, or for many datagrams, was refused; return whether to do without it.
+
+        `worked` tells whether the plain call did what was refused.
+        """
+        if not worked:
+            self._refusals[is_train] = 0
+            return False
+        self._refusals[is_train] += REFUSALS_MAX if error.errno == errno.ENOSYS else 1
+        return self._refusals[is_train] >= REFUSALS_MAX
 
     def _resolve(self, where: Endpoint | Channel) -> tuple[tuple[str, int], bytes] | None:
         """Return the address of a destination in both forms; None if it is invalid, as a peer's claim may be."""
@@ -463,40 +508,18 @@ class UdpPort:
         self._resolved[where] = found
         return found
 
-    def _send_train(self, train: Datagram, address: tuple[str, int], packed: bytes) -> None:
-        """Send a train by one call, or its datagrams one by one where the kernel does not cut.
-
-        Where there is no room in the middle of it the whole train is to be sent again: receivers know repetitions.
-        """
-        if self.can_segment:
-            if BATCHED:
-                _datagrams.send_train(self._socket.fileno(), train.data, UDP_SEGMENT, train.segment, packed)
-                return
-            size = [(socket.IPPROTO_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(train.segment))]
-            self._socket.sendmsg((train.data,), size, 0, address)
-            return
-        if not self._batches:
-            self._send_plainly(train, address)
-            return
-        pieces = [each.data for each in train.cut()]
-        while pieces:
-            del pieces[: _datagrams.send(self._socket.fileno(), pieces, packed)]
-
     def _send_alike(self, datagrams: Sequence[Datagram], start: int, packed: bytes) -> int:
-        """Send large datagrams to one destination by one call, or a note in their place; return how many."""
+        """Send datagrams to one destination by one call, or a note in place of large ones; return how many."""
         first = datagrams[start]
-        if len(first.data) <= LARGE_BYTES:
-            # Those that could go with it would have come as a train.
-            return _datagrams.send(self._socket.fileno(), [bytes(first.data)], packed)
-        where, priority = first.destination, first.priority
+        where, priority, is_large = first.destination, first.priority, len(first.data) > LARGE_BYTES
         run: list[bytes] = []
         for each in datagrams[start : start + SEND_MAX]:
-            if each.destination != where or each.priority != priority or each.segment:
+            if each.segment or each.destination != where or each.priority != priority:
                 break
-            if run and len(each.data) <= LARGE_BYTES:
+            if (len(each.data) > LARGE_BYTES) is not is_large:
                 break
             run.append(each.data)
-        if self.shared_memory is not None and priority is Priority.DATA:
+        if is_large and self.shared_memory is not None and priority is Priority.DATA:
             # Repairs go as datagrams: whoever asked may not be able to read shared memory.
             note, count = self.shared_memory.send(run)
             if count:
@@ -537,6 +560,10 @@ def _shortest_wait(brought: list[tuple[int, Arrived]]) -> int:
     if len(brought) > 1:
         brought = [each for each in brought if any(priority_of(data) is Priority.DATA for _, data in each[1])]
     return min((waited_ns for waited_ns, _ in brought), default=0)
+
+
+def _has_no_room(error: OSError) -> bool:
+    return error.errno in (errno.EAGAIN, errno.EINTR, errno.ENOBUFS)
 
 
 def no_socket_error(error: OSError) -> HostError:

@@ -133,19 +133,19 @@ class SimulatedPort:
 
     # Out.
 
-    def send(self, datagrams: Sequence[Datagram]) -> int:
-        """Hand datagrams to the link; return how many it took before its queue was full."""
+    def send(self, datagrams: Sequence[Datagram]) -> Sequence[Datagram]:
+        """Hand datagrams to the link; return those for which its queue had no room."""
         for index, each in enumerate(datagrams):
             if not self._is_closed and self._network.egress_room_bytes(self.link) <= 0:
-                return index
+                return datagrams[index:]
             for single in each.cut():
                 if self._is_closed:
                     # The process is dead: what else it says nobody hears.
-                    return len(datagrams)
+                    return ()
                 self._send_one(single.destination, bytes(single.data))
                 if self.on_sent is not None:
                     self.on_sent()
-        return len(datagrams)
+        return ()
 
     def _send_one(self, where: Endpoint | Channel, data: bytes) -> None:
         network, link, now_ns = self._network, self.link, self._scheduler.now_ns

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+import msgspec
 import pytest
 
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
@@ -140,19 +141,24 @@ class FakePort:
         taken, self.waiting = self.waiting[:1], self.waiting[1:]
         return taken
 
-    def send(self, datagrams: Sequence[Datagram]) -> int:
+    def send(self, datagrams: Sequence[Datagram]) -> Sequence[Datagram]:
         assert not self.is_closed
         for index, each in enumerate(datagrams):
             if self.room == 0:
-                return index
+                return datagrams[index:]
             if each.data in self.bad:
                 raise ValueError(f"cannot send {each.data!r}")
+            if self.room is not None and self.room < each.count:
+                # A kernel that cuts no trains.
+                stop, self.room = self.room * each.segment, 0
+                self.log.append(each.data[:stop])
+                return [msgspec.structs.replace(each, data=each.data[stop:]), *datagrams[index + 1 :]]
             if self.room is not None:
-                self.room -= 1
+                self.room -= each.count
             self.log.append(each.data)
             if self.on_sent is not None:
                 self.on_sent(each)
-        return len(datagrams)
+        return ()
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         assert self.on_writable is None, "asked once"
@@ -701,6 +707,16 @@ def test_what_the_network_does_not_take_waits_in_order_and_no_new_data_is_made_m
     assert stage.log[5:] == [b"4", b"token", b"new"]
     assert stage.node.rooms[-1] == ROOM_BYTES
     assert stage.driver.dropped == 0
+    assert stage.port.on_writable is None
+
+
+def test_of_a_train_that_the_network_takes_in_part_the_rest_waits_in_front(stage: Stage) -> None:
+    """It was sent from its beginning each time; where it is longer than the network takes at once it never ended."""
+    stage.port.room = 3
+    stage.do(Datagram(PEER, b"112233445566", segment=2), datagram(b"behind"))
+    for _ in range(2):
+        stage.port.make_room(2)
+    assert stage.log == [b"112233", b"4455", b"66", b"behind"]
     assert stage.port.on_writable is None
 
 

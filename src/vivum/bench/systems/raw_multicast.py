@@ -7,7 +7,7 @@ what came. Nothing is repaired: what a receiver's buffer did not take is lost, a
 
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vivum.bench.cell import Cell
@@ -15,6 +15,7 @@ from vivum.bench.counting import Source
 from vivum.bench.crew import Crew
 from vivum.bench.worker import Control, Meter, Window, report_sent
 from vivum.core.ids import Channel
+from vivum.core.machine import Datagram
 from vivum.runtime.interfaces import payload_bytes_of
 from vivum.runtime.udp import UdpPort
 from vivum.wire.codec import FLAG_CONTINUES, FLAG_MORE, FrameBuilder, split_trains, take_runs
@@ -60,11 +61,9 @@ def send(control: Control, options: dict[str, Any]) -> None:
         parts = [(1, source.sent, source.batch(count), 0, 0)]
         trains, stops, _, _ = builder.seal_parts(parts, *limits, *header, number, 0)
         number += stops.frames
-        datagrams = address(trains, [CHANNEL])
-        while datagrams:
-            del datagrams[: port.send(datagrams)]
-            if datagrams:
-                select.select([], port.sockets[:1], [])
+        datagrams: Sequence[Datagram] = address(trains, [CHANNEL])
+        while datagrams := port.send(datagrams):
+            select.select([], port.sockets[:1], [])
     report_sent(control, source.sent, window, counted=source.sent - before)
     control.hear()
     port.close()
