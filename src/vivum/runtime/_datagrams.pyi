@@ -8,6 +8,11 @@ P = TypeVar("P")
 SOCKETS_LOOKED_AT: int
 """The number of sockets that `look` reads. The loop serves the others."""
 
+def waited_since(
+    came_wall_ns: int, now_wall_ns: int, now_mono_ns: int, empty_wall_ns: int, empty_mono_ns: int
+) -> int:
+    """Return how long a datagram has waited that came at a time of the wall clock, after its socket was empty."""
+
 @final
 class Receiver:
     """Drains sockets into `bytes` objects.
@@ -15,9 +20,8 @@ class Receiver:
     Buffers of what was received are used again when nobody has it any more.
     """
 
-    @property
-    def waited_ns(self) -> int:
-        """How long the last datagram that `receive` took had waited in the kernel."""
+    waited_ns: int
+    """How long the last datagram that `receive` took had waited in the kernel; unchanged if it took none."""
 
     def receive(
         self,

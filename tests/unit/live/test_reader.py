@@ -197,7 +197,9 @@ def test_a_reader_reads_what_came_meanwhile_before_it_yields_but_not_for_ever() 
     _, reader = filled(1000)
     assert max(read for read, _ in read_beside_a_counter(reader, lambda _: TURN_S / 20)) >= 999
     _, reader = filled(1000)
-    assert max(passed_s for _, passed_s in read_beside_a_counter(reader, lambda _: TURN_S)) <= TURN_S_MAX + TURN_S * 1.01
+    assert (
+        max(passed_s for _, passed_s in read_beside_a_counter(reader, lambda _: TURN_S)) <= TURN_S_MAX + TURN_S * 1.01
+    )
 
 
 @pytest.mark.parametrize("fast", [0, 1, 3, 100])

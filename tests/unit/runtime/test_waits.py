@@ -38,9 +38,7 @@ def test_a_step_of_the_clock_while_a_datagram_waits_does_not_make_its_wait_longe
 TIMES = st.integers(0, 10 * SECOND)
 
 
-@given(
-    st.tuples(TIMES, TIMES, TIMES).map(sorted), st.lists(st.tuples(TIMES, st.integers(-3 * SECOND, 3 * SECOND)))
-)
+@given(st.tuples(TIMES, TIMES, TIMES).map(sorted), st.lists(st.tuples(TIMES, st.integers(-3 * SECOND, 3 * SECOND))))
 def test_a_wait_is_never_told_longer_than_the_socket_was_looked_at_and_is_right_if_no_clock_was_set(
     times: list[int], steps: list[tuple[int, int]]
 ) -> None:
