@@ -8,9 +8,7 @@ P = TypeVar("P")
 SOCKETS_LOOKED_AT: int
 """The number of sockets that `look` reads. The loop serves the others."""
 
-def waited_since(
-    came_wall_ns: int, now_wall_ns: int, now_mono_ns: int, empty_wall_ns: int, empty_mono_ns: int
-) -> int:
+def waited_since(came_wall_ns: int, now_wall_ns: int, now_mono_ns: int, empty_wall_ns: int, empty_mono_ns: int) -> int:
     """Return how long a datagram has waited that came at a time of the wall clock, after its socket was empty."""
 
 @final
