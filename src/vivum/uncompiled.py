@@ -19,7 +19,7 @@ from types import ModuleType
 
 
 class SourceFirst:
-    """Finds the package's modules: sources before compiled ones, or sources alone."""
+    """A finder of the package's modules: sources before compiled ones, or sources alone."""
 
     def __init__(self, *, alone: bool) -> None:
         compiled = [] if alone else [(ExtensionFileLoader, EXTENSION_SUFFIXES)]

@@ -2,6 +2,9 @@
 
 A coroutine costs more than the work for a small message, so one object stands for all that are done. It acts as a
 coroutine that returns None at its first step: `await`, `asyncio.create_task`, `gather` and `wait_for` take it.
+
+Since it is one object, a set has it once. `asyncio.as_completed([topic.send(a), topic.send(b)])` makes a set of what it
+is given, and yields once for both. Where each must count, make tasks: `asyncio.create_task(topic.send(a))`.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -11,7 +14,7 @@ _NOTHING: Iterator[Any] = iter(())
 
 
 class Done:
-    """Returns None to whoever awaits it, at once, as often as they like."""
+    """An awaitable that is done: it returns None at once, as often as it is awaited."""
 
     def __await__(self) -> Iterator[Any]:
         return _NOTHING

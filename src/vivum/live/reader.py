@@ -111,7 +111,7 @@ class Reader:
 
 
 class Batches:
-    """Iterates over the runs of a reader."""
+    """An iterator over the runs of a reader."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader

@@ -29,14 +29,14 @@ network, and the sender waits too. But other nodes think that one is dead which 
 
 
 class Names(Protocol):
-    """Returns a topic's name by its group. A seat knows only its own, a node knows all."""
+    """What knows the names of topics by their groups: a seat only its own, a node all."""
 
     def name_of(self, group: GroupId) -> str:
         """Return the name of the topic of a group."""
 
 
 class Taker:
-    """Takes the messages of an inbox one by one. One task reads at a time.
+    """A place in the messages of an inbox, which are taken one by one. One task reads at a time.
 
     Invariant: `_event` is that of message `_index` of `_delivery`, if it is made.
     """
@@ -165,7 +165,7 @@ class Taker:
 
 
 class Ready:
-    """Awaits to the next event of a taker, which is there: taken at the first step, not before.
+    """An awaitable that returns the next event of a taker: it is there, and is taken at the first step, not before.
 
     Acts as a coroutine, so that tasks can be made of it: one that is cancelled before it begins takes nothing.
     """
@@ -195,7 +195,7 @@ class Ready:
 
 
 class Events:
-    """Iterates over the events of a taker; `wait` returns the next one, or None, where there is none yet."""
+    """An iterator over the events of a taker. Where there is none yet, `wait` waits for it; None is the end."""
 
     def __init__(self, taker: Taker, wait: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self._taker = taker

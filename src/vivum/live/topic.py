@@ -155,6 +155,9 @@ class Topic(Generic[T]):
 
         It is accepted before `send` returns if there is room; then nothing is left to wait for, and `await` goes on at
         once. A task that only sends still yields to others every few milliseconds. Errors are raised by `await`.
+
+        All sends that are done return one object. Where they must be told apart, as in `asyncio.as_completed`, which
+        takes equal ones as one, make tasks of them.
         """
         try:
             return self._seat.send_one(self._encode(value))

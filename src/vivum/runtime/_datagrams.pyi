@@ -8,6 +8,9 @@ P = TypeVar("P")
 SOCKETS_LOOKED_AT: int
 """The number of sockets that `look` reads. The loop serves the others."""
 
+def waited_since(came_wall_ns: int, now_wall_ns: int, now_mono_ns: int, empty_wall_ns: int, empty_mono_ns: int) -> int:
+    """Return how long a datagram has waited that came at a time of the wall clock, after its socket was empty."""
+
 @final
 class Receiver:
     """Drains sockets into `bytes` objects.
@@ -16,7 +19,7 @@ class Receiver:
     """
 
     waited_ns: int
-    """How long the last datagram that `receive` took had waited in the kernel. The reader may set it back to 0."""
+    """How long the last datagram that `receive` took had waited in the kernel; unchanged if it took none."""
 
     def receive(
         self,

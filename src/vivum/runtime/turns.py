@@ -31,7 +31,7 @@ class CountsTurns(Protocol):
 
 
 class SenderTurns:
-    """Tells the tasks that send at a node when they must yield.
+    """The turns of the tasks that send at a node: when they must yield.
 
     One for the node: who sends to thousands of topics yields as often. The loop calls the driver in the turn after each
     send. So as long as it has not, all that is sent belongs to one turn, and the first look has the time of its begin.

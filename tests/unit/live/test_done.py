@@ -59,3 +59,12 @@ def test_a_task_of_it_that_is_cancelled_before_it_begins_is_cancelled() -> None:
             await task
 
     asyncio.run(scenario())
+
+
+def test_several_are_one_where_a_set_is_made_of_them_and_tasks_of_them_are_not() -> None:
+    async def scenario() -> None:
+        assert [await each for each in asyncio.as_completed([DONE, DONE])] == [None]
+        tasks = [asyncio.create_task(DONE) for _ in range(2)]
+        assert [await each for each in asyncio.as_completed(tasks)] == [None, None]
+
+    asyncio.run(scenario())
