@@ -1,7 +1,6 @@
 """Single messages: collected in a turn of the loop, handed over before anything else, never refused afterwards."""
 
 import asyncio
-import itertools
 from typing import Any, cast
 
 import pytest
