@@ -38,6 +38,7 @@ PROTOCOLS: tuple[str, ...] = (
     "streams",
     "dissemination",
     "rings",
+    "kv",
     "directory",
     "discovery",
     "membership",

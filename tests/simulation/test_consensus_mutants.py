@@ -213,7 +213,7 @@ def changes_two_replicas_at_a_time(patch: Patch) -> None:
 
 
 MUTANTS: dict[Callable[[Patch], None], tuple[str, list[int]]] = {
-    forgets_its_vote: ("election_safety", [312]),
+    forgets_its_vote: ("election_safety", [2040]),
     forgets_its_term: ("election_safety", [7, 13]),
     votes_without_a_look_at_the_log: ("leader_completeness", [2, 3]),
     votes_twice: ("election_safety", [3, 5]),

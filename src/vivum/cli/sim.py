@@ -17,6 +17,7 @@ from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import MINORITY, SWARM, built_in_names, find_scenario
+from vivum.sim.replicas.kv_world import KV, KvWorld, make_up_stores, run_store_seed
 from vivum.sim.replicas.swarm import CONSENSUS, make_up_replicas, run_replica_seed
 from vivum.sim.replicas.world import ReplicaWorld
 from vivum.sim.swarm import run_seed, run_swarm
@@ -94,6 +95,8 @@ def _whole_world(scenario: str) -> Callable[[int, Tracer | None], Result] | None
         return lambda seed, trace: live_swarm.LiveWorld(seed, trace).run()
     if scenario == f"{SWARM}:{CONSENSUS}":
         return lambda seed, trace: ReplicaWorld(make_up_replicas(seed), seed, trace, frames=trace is not None).run()
+    if scenario == f"{SWARM}:{KV}":
+        return lambda seed, trace: KvWorld(make_up_stores(seed), seed, trace, frames=trace is not None).run()
     return None
 
 
@@ -148,7 +151,7 @@ def swarm(
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
     protocol: Annotated[
         str,
-        typer.Option(help="What the worlds run: 'live' (whole programs), 'consensus', or a protocol of nodes alone."),
+        typer.Option(help="What the worlds run: live (whole programs), consensus, kv, or a protocol of nodes alone."),
     ] = LIVE,
     minority: Annotated[
         bool, typer.Option("--minority", help="Split every world of 'qsm', with the service on the smaller side.")
@@ -159,12 +162,12 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    known = (*PROTOCOLS, LIVE, CONSENSUS)
+    known = (*PROTOCOLS, LIVE, CONSENSUS, KV)
     if protocol not in known:
         raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(known))}")
     if minority and protocol == LIVE:
         raise UsageError("--minority: whole programs are not made up with the service in the minority; --protocol qsm")
-    if minority and protocol == CONSENSUS:
+    if minority and protocol in (CONSENSUS, KV):
         raise UsageError("--minority: replicas of a log have no service; every split leaves some in the minority")
     name = SWARM if protocol == LIVE else f"{SWARM}:{protocol}"
     if minority:
@@ -175,7 +178,7 @@ def swarm(
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        own = {LIVE: live_swarm.run_live_seed, CONSENSUS: run_replica_seed}
+        own = {LIVE: live_swarm.run_live_seed, CONSENSUS: run_replica_seed, KV: run_store_seed}
         run_one = own.get(protocol) or partial(run_seed, minority=minority)
         for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol, run_one):
             events += verdict.events
@@ -273,4 +276,5 @@ def list_scenarios(as_json: JsonOption = False) -> None:
     table.add_row(f"[bold]{SWARM}[/]", "Whole programs in a world made up from the seed: anything may fail")
     table.add_row(f"[bold]{SWARM}:qsm[/]", "The same with nodes of one protocol alone")
     table.add_row(f"[bold]{SWARM}:{CONSENSUS}[/]", "The same with the replicas of a log")
+    table.add_row(f"[bold]{SWARM}:{KV}[/]", "The same with a key-value store on them")
     console().print(table)

@@ -26,6 +26,8 @@ class Kind(IntEnum):
     SURVEY = 24
     CONSENSUS = 25
     ENTRIES = 26
+    REQUEST = 30
+    ANSWER = 31
 
 
 class KindInfo(NamedTuple):
@@ -58,6 +60,8 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
     Kind.CONSENSUS: KindInfo(Priority.CONTROL, False, "Between replicas of a log: votes, heartbeats, acknowledgements"),
     Kind.ENTRIES: KindInfo(Priority.DATA, False, "From the leader of a replicated log: its entries, its snapshots"),
+    Kind.REQUEST: KindInfo(Priority.DATA, False, "From a client of a replicated log: commands, queries"),
+    Kind.ANSWER: KindInfo(Priority.DATA, False, "To a client of a replicated log: answers, and who leads"),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.
