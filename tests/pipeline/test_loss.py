@@ -133,9 +133,7 @@ def test_a_log_that_was_made_anew_is_refused_or_read_from_its_beginning(tmp_path
     shutil.rmtree(tmp_path / "log")
     write(tmp_path / "log", 3)
     for each in (reader, stream(tmp_path / "log")):
-        with pytest.raises(
-            StorageError, match="was made anew since it was read up to offset 8; put"
-        ):
+        with pytest.raises(StorageError, match="was made anew since it was read up to offset 8; put"):
             each.latestOffset(end, ReadAllAvailable())
     lenient = stream(tmp_path / "log", failOnDataLoss="false")
     rows, end = read_all(lenient, end)

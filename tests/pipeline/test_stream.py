@@ -121,9 +121,7 @@ def test_rows_that_retention_deleted_unread_are_an_error_unless_told_otherwise(t
         for _ in range(6):
             log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [bytes(600)])])
     begin, end = place(tmp_path, 1), place(tmp_path, 6)
-    with pytest.raises(
-        StorageError, match=r"rows of .* were deleted before they were read; .* 1 to 2 are lost"
-    ):
+    with pytest.raises(StorageError, match=r"rows of .* were deleted before they were read; .* 1 to 2 are lost"):
         reader(tmp_path).partitions(begin, end)
     lenient = reader(tmp_path, failOnDataLoss="false")
     (piece,) = lenient.partitions(begin, end)

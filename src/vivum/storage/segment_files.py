@@ -55,6 +55,15 @@ class SegmentFile(NamedTuple):
 
     def stored_index(self) -> list[BatchEntry] | None:
         """Return the batches as the index lists them; None if there is no index, or a damaged one."""
+        found = self._decoded_index()
+        return None if found is None else found[0]
+
+    def stored_tips(self) -> bytes:
+        """Return how far the log goes for each sender, as the index has it; nothing if there is no good one."""
+        found = self._decoded_index()
+        return b"" if found is None else found[1]
+
+    def _decoded_index(self) -> tuple[list[BatchEntry], bytes] | None:
         try:
             return decode_index(self.index_path.read_bytes())
         except FileNotFoundError:

@@ -4,7 +4,7 @@ Follows DESIGN section 14 and `docs/design/segment-log.md`. Knows bytes alone: n
 
     segment   header (64 bytes), then batches
     batch     header (64 bytes), then an Arrow IPC record batch of `log_schema()`, padded to 64 bytes or to 4 KiB
-    index     header (64 bytes), then one entry for each batch
+    index     header (64 bytes), then one entry for each batch, then how far the log goes for each sender
 
 Every header has a CRC-32, every body an XXH3 (64 bits). So a batch is there whole, or it is not there: what a crash
 cut off cannot be taken for data, and no byte can change unseen.
@@ -256,9 +256,9 @@ def summary_of(first_offset: int, entries: Sequence[BatchEntry]) -> SegmentSumma
     )
 
 
-def encode_index(first_offset: int, entries: Sequence[BatchEntry]) -> bytes:
-    """Make the index of a segment that will not grow any more."""
-    body = b"".join(_ENTRY.pack(*each) for each in entries)
+def encode_index(first_offset: int, entries: Sequence[BatchEntry], tips: bytes) -> bytes:
+    """Make the index of a segment that will not grow any more. `tips` tell how far the log goes for each sender."""
+    body = b"".join([*(_ENTRY.pack(*each) for each in entries), tips])
     summary = summary_of(first_offset, entries)
     header = _INDEX.pack(_INDEX_MAGIC, FORMAT_VERSION, len(entries), *summary, crc32(body), 0)
     return _sealed(header) + body
@@ -277,12 +277,13 @@ def segment_digest(head: bytes, index: bytes) -> int:
     return _checksum(head[:HEADER_BYTES] + index[:HEADER_BYTES])
 
 
-def decode_index(data: bytes) -> list[BatchEntry] | None:
-    """Return the entries of an index, or None if it is damaged."""
+def decode_index(data: bytes) -> tuple[list[BatchEntry], bytes] | None:
+    """Return the entries of an index and its tips, or None if it is damaged."""
     if read_index_summary(data) is None:
         return None
     _, _, count, *_, body_crc, _ = _INDEX.unpack_from(data)
     body = data[HEADER_BYTES:]
-    if len(body) != count * _ENTRY.size or crc32(body) != body_crc:
+    stop = count * _ENTRY.size
+    if len(body) < stop or crc32(body) != body_crc:
         return None
-    return [BatchEntry(*numbers) for numbers in _ENTRY.iter_unpack(body)]
+    return [BatchEntry(*numbers) for numbers in _ENTRY.iter_unpack(body[:stop])], body[stop:]

@@ -49,7 +49,10 @@ from vivum.storage.segment_format import (
     segment_header,
     segment_name,
 )
+from vivum.storage.segment_reader import LostRows, read_rows
+from vivum.storage.tips import Tips, tips_of
 from vivum.storage.topic_types import TopicTypes
+from vivum.storage.trace_schema import arrow
 
 FSYNC_POLICIES = ("none", "interval", "always")
 FSYNC_INTERVAL_NS = 200 * MILLISECOND
@@ -80,10 +83,11 @@ class TopicDeclaration(NamedTuple):
 
 
 class PreparedBatch(NamedTuple):
-    """A batch that is ready to be written: what is in it, its topics, and whether a new segment begins with it."""
+    """A batch that is ready to be written: what is in it, and whether a new segment begins with it."""
 
     entry: BatchEntry
     topics: set[str]
+    tips: list[tuple[str, int, int, int]]
     rolls: bool
     segment_first: int
     segment_began_ns: int
@@ -126,6 +130,10 @@ class SegmentLog:
         self._segment_first = 0
         self._segment_began_ns = 0
         self._header = b""
+        self.tips = Tips()
+        """How far the log goes for each sender."""
+        self.delivered_ns = 0
+        """The newest time of delivery in the log; 0 while it is empty."""
         self.log_id = b""
         """The UUID of the log: of the one that is continued, or a new one."""
         # Of the segment before the next one: where it ended, and its digest.
@@ -208,7 +216,7 @@ class SegmentLog:
         except BaseException:
             self._buffers.append(buffer)
             raise
-        batch = PreparedBatch(entry, {run.topic for run in runs}, rolls, first, began_ns, buffer)
+        batch = PreparedBatch(entry, {run.topic for run in runs}, tips_of(runs), rolls, first, began_ns, buffer)
         self._prepared.append(batch)
         return batch
 
@@ -247,6 +255,8 @@ class SegmentLog:
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
         self._entries.append(entry)
+        self.tips.note_all(batch.tips)
+        self.delivered_ns = max(self.delivered_ns, entry.delivered_ns_max)
         self._dirty = True
         offsets = range(self.next_offset, entry.stop_offset)
         self.next_offset = entry.stop_offset
@@ -371,7 +381,7 @@ class SegmentLog:
             return
         self.sync()
         try:
-            index = encode_index(self._segment_first, self._entries)
+            index = encode_index(self._segment_first, self._entries, self.tips.encode())
             write_whole(self._segment().index_path, index)
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
@@ -390,17 +400,27 @@ class SegmentLog:
         segments = find_segments(self.directory)
         self.log_id = self._find_id(segments)
         next_offset = 0
+        closed: SegmentFile | None = None
         unread = sum(each.bytes_on_disk() for each in segments) - CHECKED_BYTES_MAX
         for segment in segments:
             unread -= segment.bytes_on_disk()
             entries = segment.stored_index()
             if entries is not None:
                 self._inspect(segment, entries, checks_bodies=unread <= 0)
+                closed = segment
                 next_offset = stop = entries[-1].stop_offset if entries else segment.first_offset
             else:
+                # It continues what the closed ones before it had.
+                self.tips = Tips.decode(closed.stored_tips()) if closed is not None else self.tips
+                closed = None
                 stop = self._repair(segment)
                 next_offset = segment.first_offset + SEGMENT_ROWS_MAX
             self._previous = stop, segment.digest()
+            summary = segment.stored_summary()
+            if summary is not None:
+                self.delivered_ns = max(self.delivered_ns, summary.delivered_ns_max)
+        if closed is not None:
+            self.tips = Tips.decode(closed.stored_tips())
         if segments and next_offset == segments[-1].first_offset:
             next_offset += SEGMENT_ROWS_MAX  # An empty segment that was closed: its name is taken.
         return next_offset
@@ -484,8 +504,23 @@ class SegmentLog:
                 file.write(segment_header(self._head(segment.first_offset, self._clock())))
             file.flush()
             os.fsync(file.fileno())
-        write_whole(segment.index_path, encode_index(segment.first_offset, entries))
+        if entries:
+            self.tips.note_all(_tips_in(segment, entries))
+        write_whole(segment.index_path, encode_index(segment.first_offset, entries, self.tips.encode()))
         return stop
+
+
+def _tips_in(segment: SegmentFile, entries: Sequence[BatchEntry]) -> Iterable[tuple[str, int, int, int]]:
+    """Read how far a segment goes for each sender."""
+    found: dict[tuple[str, int, int], int] = {}
+    for batch in read_rows(segment, entries[0].first_offset, entries[-1].stop_offset):
+        if isinstance(batch, LostRows):
+            continue  # Told as damage.
+        rows = arrow().Table.from_batches([batch.select(["topic", "sender", "incarnation", "sequence"])])
+        for each in rows.group_by(["topic", "sender", "incarnation"]).aggregate([("sequence", "max")]).to_pylist():
+            sender = each["topic"], each["sender"], each["incarnation"]
+            found[sender] = max(found.get(sender, 0), each["sequence_max"] + 1)
+    return [(*sender, stop) for sender, stop in found.items()]
 
 
 def cannot_write_log(path: Path, error: OSError) -> StorageError:
