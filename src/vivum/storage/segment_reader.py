@@ -88,6 +88,7 @@ class LogReader:
         return found
 
     def _look(self, segment: SegmentFile) -> KnownSegment:
+        stamp: tuple[int, ...]
         try:
             status = os.stat(segment.index_path)
             stamp = status.st_ino, status.st_mtime_ns, status.st_size

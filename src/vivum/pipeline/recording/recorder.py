@@ -141,7 +141,11 @@ class Recorder:
                     [TopicDeclaration(name, description, entry.name, entry.is_headed) for name in names]
                 )
                 listeners = {name: TopicListener(self, name) for name in names}
-                seats = await self._node.take_seats(names, schema, entry, lambda seat, of=listeners: of[seat.name])
+
+                def listen(seat: Seat, known: dict[str, TopicListener] = listeners) -> TopicListener:
+                    return known[seat.name]
+
+                seats = await self._node.take_seats(names, schema, entry, listen)
                 self._seats += [(seat, listeners[seat.name]) for seat in seats]
 
     def put(self, topic: str, delivery: Delivery) -> None:
