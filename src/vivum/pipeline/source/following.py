@@ -17,7 +17,7 @@ Offsets = dict[str, dict[str, Any]]
 `mark` of the segment that has the row before it."""
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """From where a log is to be read."""
 
     offset: int
@@ -60,11 +60,11 @@ class FollowedLogs:
             found[key] = {"path": directory, "offset": offset, "segment": segment, "mark": mark}
         return found
 
-    def follow(self, start: Offsets) -> dict[str, Place]:
+    def follow(self, start: Offsets) -> dict[str, LogPlace]:
         """Find for each directory where to go on. Raises what was lost, unless the query goes on without it."""
         keys = self.keys()
         by_path = {directory: key for key, directory in keys.items()}
-        found: dict[str, Place] = {}
+        found: dict[str, LogPlace] = {}
         strangers: list[LostRows] = []
         for key, kept in start.items():
             if not isinstance(kept, dict):
@@ -75,12 +75,12 @@ class FollowedLogs:
                 found[keys[key]] = self._place(self.readers[keys[key]], kept)
             elif key in by_path:
                 # It had no segment yet when this was noted.
-                found[key] = Place(kept["offset"], kept)
+                found[key] = LogPlace(kept["offset"], kept)
             else:
                 strangers.append(self._stranger(key, kept, by_path))
         for directory, reader in self.readers.items():
             if directory not in found:
-                found[directory] = Place(reader.first_offset(), None)
+                found[directory] = LogPlace(reader.first_offset(), None)
         if strangers:
             first = next(iter(self.readers))
             found[first] = found[first]._replace(lost=(*found[first].lost, *strangers))
@@ -98,7 +98,7 @@ class FollowedLogs:
             raise StorageError(f"{told}; {advice}")
         return LostRows(kept["offset"], kept["offset"], told, is_deleted=True)
 
-    def _place(self, reader: LogReader, kept: dict[str, Any]) -> Place:
+    def _place(self, reader: LogReader, kept: dict[str, Any]) -> LogPlace:
         segments = reader.segments()
         offset: int = kept["offset"]
         lost: list[LostRows] = []
@@ -110,7 +110,7 @@ class FollowedLogs:
             # What has these offsets now is not what was read.
             older = [each for each in segments if each.summary.first_offset <= (kept["segment"] or 0)]
             offset = min(offset, older[-1].summary.stop_offset if older else offset)
-        return Place(offset, kept, tuple(lost))
+        return LogPlace(offset, kept, tuple(lost))
 
     @staticmethod
     def _wrong(reader: LogReader, segments: list[KnownSegment], kept: dict[str, Any]) -> str:

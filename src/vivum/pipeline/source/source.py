@@ -28,7 +28,7 @@ from vivum.core.errors import UsageError
 from vivum.pipeline.recording.heads import without_heads
 from vivum.pipeline.sink.options import read_sink_options
 from vivum.pipeline.sink.sink import VivumStreamWriter, VivumWriter
-from vivum.pipeline.source.following import FollowedLogs, Offsets, Place
+from vivum.pipeline.source.following import FollowedLogs, LogPlace, Offsets
 from vivum.pipeline.source.options import LATEST, SourceOptions, read_options
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
 from vivum.storage.gaps import GAPS_TOPIC, LOST, Gap, encode_gap
@@ -364,7 +364,7 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
                 planned += self._planned(directory, begins[directory], ends[directory].offset)
         return self.pieces(planned)
 
-    def _planned(self, directory: str, begin: Place, stop: int) -> list[Span]:
+    def _planned(self, directory: str, begin: LogPlace, stop: int) -> list[Span]:
         rows = self.followed.lost_between(directory, begin.offset, stop, since_oldest=False)
         return [*self.lost(directory, [*begin.lost, *rows]), *self.spans(directory, begin.offset, stop)]
 
