@@ -90,10 +90,10 @@ TIMELY = Guarantee(
     (),
     ("no_duplicate", "no_creation", "fifo"),
     ("all_delivered",),
-    "No message twice, none made up, FIFO for each sender without a gap that is not reported. Sent at once; what is lost "
-    "is repaired by other receivers within milliseconds, or by the sender while it lives. Confirmed when every member of "
-    "the view has reported.",
-    "Receivers send c/r of what they receive to each other, 5/8 by default; senders keep frames until all have reported.",
+    "No message twice, none made up, FIFO for each sender without a gap that is not reported. Sent at once; what is "
+    "lost is repaired by other receivers within milliseconds, or by the sender while it lives. Confirmed when every "
+    "member of the view has reported.",
+    "Receivers send each other c/r of what they receive, 5/8 by default; senders keep frames until all have reported.",
 )
 DEFAULT = RELIABLE
 """The guarantee of a topic for which none is named."""

@@ -123,12 +123,13 @@ def compose_member(
     *,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
+    timely: TimelySettings | None = None,
 ) -> MemberParts:
     """Make a node that finds or carries its service, joins the domain, and uses topics of all guarantees.
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder)
+    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, timely)
     gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
     finder = Finder(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)

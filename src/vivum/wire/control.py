@@ -114,7 +114,7 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.CONSENSUS: (VoteRequest, Vote, LeaderHeartbeat, HeartbeatReply, AppendReply, SnapshotReply, TimeoutNow),
     Kind.ENTRIES: (AppendEntries, InstallSnapshot),
     Kind.LATERAL: (LateralRepair,),
-    Kind.TIMELY_WORD: (TimelyNak, TimelyProgress, TimelyReport),
+    Kind.GROUP_WORD: (TimelyNak, TimelyProgress, TimelyReport),
 }
 """Which types a kind of frame may carry."""
 

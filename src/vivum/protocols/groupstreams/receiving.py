@@ -110,7 +110,6 @@ class GroupReceiver:
                 bounds += (window.stop, stop)
         return bounds
 
-    @property
     def lacks_any(self) -> bool:
         """Whether anything is known to be missing, its beginning included."""
         window = self.window

@@ -17,6 +17,7 @@ from vivum.wire.codec import FrameBuilder
 from vivum.wire.outboxes import Outboxes
 from vivum.wire.trains import Train
 
+
 @dataclass(slots=True)
 class KeptBytes:
     """What all streams of a node together hold back: messages that wait, frames that may be asked for."""
@@ -43,9 +44,9 @@ class GroupSender:
         "group",
         "kept",
         "left_ns",
+        "needs",
         "next_frame",
         "next_message",
-        "needs",
         "reached",
         "view",
     )

@@ -70,7 +70,7 @@ class TimelyMachine:
     """Timely multicast as a protocol that a node can compose beside QSM."""
 
     transport = "ricochet"
-    kinds = frozenset({Kind.TIMELY, Kind.LATERAL, Kind.TIMELY_WORD})
+    kinds = frozenset({Kind.GROUP_DATA, Kind.LATERAL, Kind.GROUP_WORD})
     # Messages come by the stacks of groups that have this transport.
     commands: frozenset[type[Command]] = frozenset()
 
@@ -98,7 +98,7 @@ class TimelyMachine:
         self._me: Member | None = None
         self._epoch = 0
         self._groups = RangeSet()
-        # The epoch in which this node entered each group last.
+        # The first view of each group that this node knew, when it entered last.
         self._entered = GroupEpochs()
         self._builder = FrameBuilder(self.settings.data_bytes_max)
         self._joiner = Joiner(self.limits, self.counters)
@@ -206,7 +206,9 @@ class TimelyMachine:
         left, entered = before.copy(), self._groups.copy()
         left.difference_update(self._groups)
         entered.difference_update(before)
-        self._entered.set_groups(entered, self._epoch)
+        if entered:
+            for bundle in client.bundles(entered):
+                self._entered.set_groups(RangeSet.from_bounds(bundle.groups), bundle.number)
         if left:
             for key in [key for key in self._streams if key[1] in left]:
                 self._forget_stream(key)
@@ -301,7 +303,7 @@ class TimelyMachine:
         if self._me is None:
             return
         kind = frames[0].kind
-        if kind == Kind.TIMELY:
+        if kind == Kind.GROUP_DATA:
             touched: dict[StreamKey, GroupReceiver] = {}
             for train in frames:
                 self._on_train(source, train, touched)
@@ -420,7 +422,7 @@ class TimelyMachine:
             self._report_later(key)
             if stream.asked and stream.asked_for and stream.prefix >= stream.asked_for[-1]:
                 self._note_response(self._now_ns - stream.asked_ns)
-            if not stream.lacks_any:
+            if not stream.lacks_any():
                 stream.hole_since_ns, stream.asked, stream.asked_for = None, 0, ()
                 self._naks.cancel(key)
                 continue
@@ -434,7 +436,9 @@ class TimelyMachine:
 
     def _note_response(self, elapsed_ns: int) -> None:
         """Learn how long it takes until all is here that was asked for: nothing is asked for again before."""
-        self._response_ns += (min(elapsed_ns, SECOND) - self._response_ns) // (1 if elapsed_ns > self._response_ns else 8)
+        self._response_ns += (min(elapsed_ns, SECOND) - self._response_ns) // (
+            1 if elapsed_ns > self._response_ns else 8
+        )
 
     def _report_later(self, key: StreamKey) -> None:
         self._unreported[key] = None
@@ -447,7 +451,7 @@ class TimelyMachine:
             stream.hole_since_ns = self._now_ns
         if key not in self._naks:
             # Where a stream begins nobody else can tell, and everything waits for it.
-            wait_ns = 0 if stream.window is None else self.settings.nak_ns
+            wait_ns = 0 if stream.window is None and not stream.asked else self.settings.nak_ns
             self._naks.set(key, self._now_ns + wait_ns)
 
     # In: repairs.
@@ -458,7 +462,9 @@ class TimelyMachine:
         for node, incarnation, group, number, crc in NAME.iter_unpack(body.names):
             names[node, incarnation, group, number] = crc
             if peer not in self._client.members_of(GroupId(group)):
-                self._gate.refuse_state(self._now_ns, source, frame, "names a frame of a group that its sender is not in")
+                self._gate.refuse_state(
+                    self._now_ns, source, frame, "names a frame of a group that its sender is not in"
+                )
                 return
         for node, incarnation, group, number in names:
             self._note_rumour((Member(NodeId(node), Incarnation(incarnation)), GroupId(group)), number)
@@ -488,7 +494,7 @@ class TimelyMachine:
             self.counters.lateral_refused += 1
             return
         is_named = (frame.kind, frame.sender, frame.incarnation, frame.region, frame.sequence) == (
-            Kind.TIMELY,
+            Kind.GROUP_DATA,
             *name,
         )
         key = (Member(NodeId(node), Incarnation(incarnation)), GroupId(group))
@@ -517,6 +523,10 @@ class TimelyMachine:
                     # We have left; the sender left too, and cannot know.
                     self._say(peer, TimelyReport(peer.incarnation, ((state.group, state.stop),)))
                 continue
+            if stream.window is None and frame.view < self._entered.at(state.group):
+                # It does not know that we came, or came back, and means a stay before this one.
+                self._nak_later(key, stream)
+                continue
             stream.rumoured = 0
             if stream.window is None:
                 stream.begin(state.first, state.needs)
@@ -528,7 +538,7 @@ class TimelyMachine:
             stream.window.announce(state.stop)
             self._deliver({key: stream})
             self._report_at_once(key)
-            if stream.lacks_any:
+            if stream.lacks_any():
                 if stream.hole_since_ns is None:
                     stream.hole_since_ns = self._now_ns
                 # The sender has waited for us already.
@@ -638,7 +648,7 @@ class TimelyMachine:
         settings, asks = self.settings, dict[Member, list[TimelyAsk]]()
         for key in due:
             stream = self._streams[key]
-            if not stream.lacks_any:
+            if not stream.lacks_any():
                 stream.hole_since_ns = None
                 continue
             since_ns = self._now_ns if stream.hole_since_ns is None else stream.hole_since_ns
@@ -646,7 +656,7 @@ class TimelyMachine:
                 stream.skip_hole(self.effects)
                 stream.hole_since_ns, stream.asked, stream.asked_for = self._now_ns, 0, ()
                 self._report_later(key)
-                if not stream.lacks_any:
+                if not stream.lacks_any():
                     stream.hole_since_ns = None
                     continue
             bounds = () if stream.window is None else _capped(stream.missing(RANGES_MAX), settings.resend_frames_max)
@@ -699,14 +709,14 @@ class TimelyMachine:
         self._gone_ns = None
         for key, stream in list(self._streams.items()):
             since_ns = stream.gone_since_ns
-            if since_ns is None or not stream.lacks_any:
+            if since_ns is None or not stream.lacks_any():
                 continue
             if self._now_ns - since_ns < self.settings.gone_ns:
                 self._gone_ns = min(self._gone_ns or since_ns + self.settings.gone_ns, since_ns + self.settings.gone_ns)
             elif stream.window is None:
                 self._forget_stream(key)
             else:
-                while stream.lacks_any:
+                while stream.lacks_any():
                     stream.skip_hole(self.effects)
                 self._naks.cancel(key)
 
@@ -735,7 +745,7 @@ class TimelyMachine:
             return []
         header = (self._gate.domain, *me, 0, self._epoch, self._now_ns)
         made = [
-            Datagram(where, encode_control(Kind.TIMELY_WORD, *header, word, limits=self.limits), Priority.CONTROL)
+            Datagram(where, encode_control(Kind.GROUP_WORD, *header, word, limits=self.limits), Priority.CONTROL)
             for where, word in self._words
         ]
         self._words.clear()
@@ -761,7 +771,7 @@ class TimelyMachine:
 
     def _seal(self, stream: GroupSender, me: Member, bytes_max: int) -> list[Datagram]:
         group, settings = stream.group, self.settings
-        trains, first = stream.seal(self._builder, self._now_ns, (Kind.TIMELY, self._gate.domain, *me), bytes_max)
+        trains, first = stream.seal(self._builder, self._now_ns, (Kind.GROUP_DATA, self._gate.domain, *me), bytes_max)
         for number in range(first, stream.next_frame):
             data = stream.get(number)
             assert data is not None, "what was just sealed is kept"

@@ -75,17 +75,12 @@ class Rebuilder:
         of no use.
         """
         frames = self._frames
-        lacks = {name: crc for name, crc in names.items() if name not in frames}
+        lacks = [name for name in names if name not in frames]
         if not lacks or not all(map(is_needed, lacks)):
             self._counters.lateral_wasted += 1
             return []
-        had = [frames[name] for name in names if name not in lacks]
-        if had and max(map(len, had)) > len(data):
-            # It cannot have been in it.
-            self._counters.lateral_refused += 1
-            return []
         rebuilt: list[tuple[FrameId, bytes]] = []
-        self._settle(_Kept(xor_all([data, *had]) if had else data, lacks), rebuilt)
+        self._settle(_Kept(data, dict(names)), rebuilt)
         return rebuilt
 
     def _add(self, name: FrameId, data: bytes, rebuilt: list[tuple[FrameId, bytes]]) -> None:
@@ -101,15 +96,18 @@ class Rebuilder:
             if kept is None or name not in kept.lacks:
                 continue
             self._drop(key)
-            if len(data) > len(kept.data):
-                self._counters.lateral_refused += 1
-                continue
-            del kept.lacks[name]
-            kept.data = xor_all([kept.data, data])
             self._settle(kept, rebuilt)
 
     def _settle(self, kept: _Kept, rebuilt: list[tuple[FrameId, bytes]]) -> None:
         """Rebuild the frame that an XOR lacks, or keep it for later if it lacks several."""
+        # Of a frame that is being added other XORs may not have heard yet.
+        had = [name for name in kept.lacks if name in self._frames]
+        if any(len(self._frames[name]) > len(kept.data) for name in had):
+            self._counters.lateral_refused += 1
+            return
+        if had:
+            kept.data = xor_all([kept.data, *(self._frames[name] for name in had)])
+            kept.lacks = {name: crc for name, crc in kept.lacks.items() if name not in self._frames}
         self._reduce(kept)
         if not kept.lacks:
             self._counters.lateral_wasted += 1

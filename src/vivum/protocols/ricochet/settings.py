@@ -61,7 +61,7 @@ class TimelySettings:
         0,
         unit="ns",
         why="0: wait as long as the sender lives.",
-        effect="A frame that is missing for longer is given up and its messages reported as lost; a sender forgets what "
+        effect="What is missing for longer is given up and reported as lost; a sender forgets what "
         "is older, and never waits for a slow member.",
     )
     kept_bytes_max: int = setting(
@@ -119,7 +119,7 @@ class TimelySettings:
         0.0,
         unit="share",
         why="0: (r, c) stay as they are set.",
-        effect="The node measures loss, and every second chooses the cheapest (r, c) that repairs this share laterally.",
+        effect="The node measures loss, and takes the cheapest (r, c) that repairs this share laterally.",
     )
     overhead_max: float = setting(
         0.625,
