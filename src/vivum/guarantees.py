@@ -50,6 +50,11 @@ class Guarantee:
         return "fifo" in self.promises
 
     @property
+    def is_tunable(self) -> bool:
+        """Whether a topic may have a deadline and an (r, c) of its own."""
+        return self.transport == RICOCHET
+
+    @property
     def is_headed(self) -> bool:
         """Whether messages have heads, which recorders keep."""
         return any(layer.is_headed for layer in self.layers)

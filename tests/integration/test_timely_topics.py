@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import vivum
 
 TIMEOUT_S = 30
@@ -18,7 +20,9 @@ def test_on_lossy_sockets_every_message_arrives_once_and_in_order_and_receivers_
             vivum.connect(domain_name, loss=0.1) as second,
             vivum.connect(domain_name, loss=0.1) as third,
         ):
-            receivers = [await node.enter("/quotes", guarantee="timely") for node in (first, second, third)]
+            receivers = [
+                await node.enter("/quotes", bytes, guarantee="timely", repair=(4, 3)) for node in (first, second, third)
+            ]
             topic = await sending.enter("/quotes", guarantee=vivum.TIMELY, receive=False)
             await topic.wait_for_members(4)
             for number in range(MESSAGES):
@@ -32,5 +36,19 @@ def test_on_lossy_sockets_every_message_arrives_once_and_in_order_and_receivers_
             counters = [node.statistics().counters for node in (first, second, third)]
             assert sum(each["lateral_rebuilt"] for each in counters) > 0
             assert all(each["messages_lost"] == 0 for each in counters)
+
+    asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+def test_a_deadline_is_for_timely_topics(domain_name: str) -> None:
+    async def scenario() -> None:
+        async with vivum.connect(domain_name) as node:
+            with pytest.raises(vivum.UsageError, match=r"deadline_ms= and repair= are for timely topics"):
+                await node.enter("/quotes", bytes, deadline_ms=5)
+            with pytest.raises(vivum.UsageError, match="expected a number of milliseconds"):
+                await node.enter("/quotes", bytes, guarantee="timely", deadline_ms=-1)
+            topic = await node.enter("/quotes", bytes, guarantee="timely", deadline_ms=5)
+            await topic.send(b"1")
+            assert (await topic.receive()).value == b"1"
 
     asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))

@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from live_wire.wired import DOMAIN, NO_CHANNEL, Wire
-from vivum.core.errors import LimitError, NotNowError
+from vivum.core.errors import LimitError, NotNowError, UsageError
 from vivum.core.ids import Endpoint, GroupId
 from vivum.core.limits import Limits
 from vivum.core.machine import Datagram
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SendMessages
+from vivum.protocols.commands import GapReported, JoinGroup, LeaveGroup, SendConfirmed, SendFailed, SendMessages, Tuning
 from vivum.protocols.ricochet.settings import TimelySettings
 from vivum.wire.codec import FrameBuilder, split
 from vivum.wire.control import decode_control, encode_control
@@ -140,6 +140,48 @@ def test_past_its_deadline_a_frame_is_given_up_and_its_messages_are_told_as_a_ga
     assert sorted(delivered + missed) == [0, 1, 2, 3, 4]
     assert missed
     assert told(wire, sender, SendConfirmed)[-1][1] == 5
+
+
+def test_a_topic_may_have_a_deadline_and_an_r_c_of_its_own() -> None:
+    wire, (sender, receiver) = begin(2, TimelySettings(repair_copies=0))
+    for parts in wire.members.values():
+        join = JoinGroup(GROUP, NO_CHANNEL, (), transport="ricochet", tuning=Tuning(100 * MILLISECOND, (2, 3)))
+        parts.node.submit(wire.now_ns, join)
+    send(wire, sender, b"0")
+    wire.advance(50 * MILLISECOND)
+    assert wire.members[sender].counters.lateral_sent >= 1
+    ours = (Kind.GROUP_DATA, Kind.LATERAL)
+    wire.fate = lambda sent: [each for each in sent if split(each[1].data)[0].kind not in ours]
+    send(wire, sender, b"1")
+    wire.advance(2 * SECOND)
+    wire.fate = whole
+    send(wire, sender, b"2")
+    wire.advance(SECOND)
+    assert got(wire, receiver) == [(0, b"0"), (2, b"2")]
+    assert told(wire, receiver, GapReported) == [(1, 2)]
+    # The next who enters without wishes has those of the node.
+    wire.members[sender].node.submit(wire.now_ns, JoinGroup(GROUP, NO_CHANNEL, (), transport="ricochet"))
+    before = wire.members[sender].counters.lateral_sent
+    send(wire, sender, b"3")
+    wire.advance(SECOND)
+    assert wire.members[sender].counters.lateral_sent == before
+
+
+@pytest.mark.parametrize(
+    ("transport", "tuning", "what"),
+    [
+        ("ricochet", Tuning(repair=(9, 5)), r"repair is \(9, 5\); expected r of 1 to 8"),
+        ("ricochet", Tuning(deadline_ns=-1), "deadline_ns is -1"),
+        ("unrepaired", Tuning(deadline_ns=1), "takes no wishes"),
+        ("", Tuning(deadline_ns=1), "takes no wishes"),
+    ],
+)
+def test_wishes_that_cannot_be_are_refused(transport: str, tuning: Tuning, what: str) -> None:
+    wire, (sender,) = begin(1)
+    with pytest.raises(UsageError, match=what):
+        wire.members[sender].node.submit(
+            wire.now_ns, JoinGroup(GROUP, NO_CHANNEL, (), transport=transport, tuning=tuning)
+        )
 
 
 def test_a_sender_waits_for_members_when_it_keeps_too_much_and_goes_on_when_they_have_reported() -> None:

@@ -20,11 +20,15 @@ FrameId = tuple[int, int, int, int]
 
 
 class BinFrame(NamedTuple):
-    """A frame in a bin, and how many members of the region are to get it, on average, if the bin is full."""
+    """A frame in a bin, and how many members of the region are to get it, on average, if the bin is full.
+
+    For this frame it is full with `frames_max` frames: groups may differ in that.
+    """
 
     name: FrameId
     data: bytes
     share: float
+    frames_max: int
 
 
 class Repair(NamedTuple):
@@ -50,12 +54,12 @@ class RegionBins:
         self._since_ns = now_ns
         self._counted = 0
 
-    def add(self, now_ns: int, frame: BinFrame, frames_max: int, settings: TimelySettings) -> list[Repair]:
+    def add(self, now_ns: int, frame: BinFrame, settings: TimelySettings) -> list[Repair]:
         """Put a frame into the bin whose turn it is; return what is due if that is full."""
         self._counted += 1
         if self._turn >= self._width:
             self._turn = 0
-            self._fit(now_ns, frames_max, settings)
+            self._fit(now_ns, frame.frames_max, settings)
         index = self._turn
         self._turn += 1
         while index >= len(self._bins):
@@ -65,14 +69,16 @@ class RegionBins:
             since_ns = now_ns
         frames.append(frame)
         self._bins[index] = (since_ns, frames)
-        return self._empty(index, frames_max) if len(frames) >= frames_max else []
+        # The smallest that any frame in it asks for is enough.
+        is_full = len(frames) >= frame.frames_max or len(frames) >= min(each.frames_max for each in frames)
+        return self._empty(index) if is_full else []
 
-    def close_before(self, time_ns: int, frames_max: int) -> list[Repair]:
+    def close_before(self, time_ns: int) -> list[Repair]:
         """Return what is due of bins that were begun before a time, however full they are."""
         due: list[Repair] = []
         for index, (since_ns, frames) in enumerate(self._bins):
             if frames and since_ns <= time_ns:
-                due += self._empty(index, frames_max)
+                due += self._empty(index)
         return due
 
     @property
@@ -89,12 +95,12 @@ class RegionBins:
         self._width = max(1, min(width, settings.stride))
         self._since_ns, self._counted = now_ns, 0
 
-    def _empty(self, index: int, frames_max: int) -> list[Repair]:
+    def _empty(self, index: int) -> list[Repair]:
         since_ns, frames = self._bins[index]
         self._bins[index] = (since_ns, [])
         # One draw for all: on average each frame goes to its share of members, and the XOR to the most of these.
-        fullness, chance = min(1.0, len(frames) / frames_max), self._rng.random()
-        counts = [int(frame.share * fullness + chance) for frame in frames]
+        chance, size = self._rng.random(), len(frames)
+        counts = [int(frame.share * min(1.0, size / frame.frames_max) + chance) for frame in frames]
         most = max(counts)
         if not most:
             return []
@@ -131,14 +137,26 @@ class RepairBins:
             bins = self._by_region[config.region] = RegionBins(config, me, self._rng, now_ns)
         return bins
 
-    def add(self, now_ns: int, bins: RegionBins, name: FrameId, data: bytes, share: float) -> list[Repair]:
-        """Put a frame into a region's bins; `share` is the region's part of the group. Return what is due by that."""
-        return bins.add(now_ns, BinFrame(name, data, share * self.copies), self.frames_max, self._settings)
+    def add(
+        self,
+        now_ns: int,
+        bins: RegionBins,
+        name: FrameId,
+        data: bytes,
+        share: float,
+        repair: tuple[int, float] | None = None,
+    ) -> list[Repair]:
+        """Put a frame into a region's bins; `share` is the region's part of the group. Return what is due by that.
+
+        `repair` is the (r, c) of its group, if it has its own.
+        """
+        frames_max, copies = repair or (self.frames_max, self.copies)
+        return bins.add(now_ns, BinFrame(name, data, share * copies, frames_max), self._settings)
 
     def close_old(self, now_ns: int) -> list[Repair]:
         """Return what is due because it has waited for long enough."""
         before_ns = now_ns - self._settings.fill_ns
-        return [each for bins in self._by_region.values() for each in bins.close_before(before_ns, self.frames_max)]
+        return [each for bins in self._by_region.values() for each in bins.close_before(before_ns)]
 
     @property
     def is_empty(self) -> bool:

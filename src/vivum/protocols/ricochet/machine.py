@@ -15,13 +15,13 @@ from random import Random
 from zlib import crc32
 
 from vivum.core.deadlines import Deadlines
-from vivum.core.errors import DecodeError, LimitError, NotNowError
+from vivum.core.errors import DecodeError, LimitError, NotNowError, UsageError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, RegionId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Datagram, Delivery, Effect, Priority
 from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.protocols.commands import SendConfirmed, SendFailed, SendMessages
+from vivum.protocols.commands import SendConfirmed, SendFailed, SendMessages, Tuning
 from vivum.protocols.dissemination.ways import choose_destinations
 from vivum.protocols.groupstreams.receiving import GroupReceiver
 from vivum.protocols.groupstreams.sending import GroupSender, KeptBytes
@@ -102,6 +102,8 @@ class TimelyMachine:
         self._entered = GroupEpochs()
         self._builder = FrameBuilder(self.settings.data_bytes_max)
         self._joiner = Joiner(self.limits, self.counters)
+        # Wishes for single groups.
+        self._tuned: dict[GroupId, Tuning] = {}
         self._sending: dict[GroupId, GroupSender] = {}
         self._kept = KeptBytes()
         # Where streams of groups that were left would go on in this life: next frame, next message.
@@ -128,6 +130,30 @@ class TimelyMachine:
         # New frames since (r, c) were chosen, and those that were missing for a while.
         self._taken = self._lost = 0
         self._response_ns = 0
+
+    def tune(self, group: GroupId, tuning: Tuning | None) -> None:
+        """Take the wishes for a group, or none."""
+        if tuning is None:
+            self._tuned.pop(group, None)
+            return
+        if tuning.repair is not None:
+            frames, copies = tuning.repair
+            most = self.settings.repair_frames
+            if not 1 <= frames <= most or copies < 0:
+                raise UsageError(f"repair is ({frames}, {copies}); expected r of 1 to {most} and c of at least 0")
+        if tuning.deadline_ns is not None and tuning.deadline_ns < 0:
+            raise UsageError(f"deadline_ns is {tuning.deadline_ns}; expected 0 or more")
+        self._tuned[group] = tuning
+        self._lanes.clear()
+
+    def _deadline_ns(self, group: GroupId) -> int:
+        tuning = self._tuned.get(group)
+        own = None if tuning is None else tuning.deadline_ns
+        return self.settings.deadline_ns if own is None else own
+
+    def _repair_of(self, group: GroupId) -> tuple[int, float] | None:
+        tuning = self._tuned.get(group)
+        return None if tuning is None else tuning.repair
 
     # Out.
 
@@ -393,8 +419,9 @@ class TimelyMachine:
             lanes = self._lanes[key] = self._find_lanes(*key)
         if not lanes:
             return
+        repair = self._repair_of(key[1]) if self._tuned else None
         for bins, share in lanes:
-            self._repairs += self._bins.add(self._now_ns, bins, name, data, share)
+            self._repairs += self._bins.add(self._now_ns, bins, name, data, share, repair)
         if self._bins_ns is None:
             self._bins_ns = self._now_ns + TICK_NS
 
@@ -402,7 +429,8 @@ class TimelyMachine:
         """Find where frames of a sender in a group go: the bins of each region with members that may lack them."""
         me = self._me
         assert me is not None
-        if not self._bins.copies:
+        repair = self._repair_of(group)
+        if not (self._bins.copies if repair is None else repair[1]):
             return []
         found: list[tuple[RegionId, int]] = []
         for config in self._client.regions_of(group):
@@ -651,8 +679,9 @@ class TimelyMachine:
             if not stream.lacks_any():
                 stream.hole_since_ns = None
                 continue
+            deadline_ns = self._deadline_ns(key[1])
             since_ns = self._now_ns if stream.hole_since_ns is None else stream.hole_since_ns
-            if settings.deadline_ns and stream.has_more and self._now_ns - since_ns >= settings.deadline_ns:
+            if deadline_ns and stream.has_more and self._now_ns - since_ns >= deadline_ns:
                 stream.skip_hole(self.effects)
                 stream.hole_since_ns, stream.asked, stream.asked_for = self._now_ns, 0, ()
                 self._report_later(key)
@@ -666,8 +695,8 @@ class TimelyMachine:
             if not stream.asked:
                 stream.asked_ns = self._now_ns
             wait_ns = max(settings.nak_ns, 2 * self._response_ns) << min(stream.asked, NAK_BACKOFF_MAX)
-            if settings.deadline_ns:
-                wait_ns = min(wait_ns, max(since_ns + settings.deadline_ns - self._now_ns, TICK_NS))
+            if deadline_ns:
+                wait_ns = min(wait_ns, max(since_ns + deadline_ns - self._now_ns, TICK_NS))
             stream.asked += 1
             self._naks.set(key, self._now_ns + wait_ns)
         for sender, each in asks.items():
@@ -686,8 +715,9 @@ class TimelyMachine:
             self._numbers[group] = (stream.next_frame, stream.next_message)
             del self._sending[group]
             return
-        if settings.deadline_ns:
-            stream.give_up_before(self._now_ns - settings.deadline_ns)
+        deadline_ns = self._deadline_ns(group)
+        if deadline_ns:
+            stream.give_up_before(self._now_ns - deadline_ns)
             self._advance(stream)
         overdue = stream.sealed_before(self._now_ns - settings.probe_ns)
         for member, prefix in stream.reached.items():
@@ -751,6 +781,9 @@ class TimelyMachine:
         self._words.clear()
         made += self._resent
         self._resent.clear()
+        if self._repairs:
+            # Before new frames are sealed: an XOR of these would leave before them.
+            made += self._make_repairs(me)
         while self._ready and room_bytes > 0:
             stream = self._sending[next(iter(self._ready))]
             copies = max(1, len(stream.destinations))
@@ -759,8 +792,6 @@ class TimelyMachine:
             made += datagrams
             if not stream:
                 del self._ready[stream.group]
-        if self._repairs:
-            made += self._make_repairs(me)
         return made
 
     def _seal_all(self, stream: GroupSender, me: Member) -> None:
