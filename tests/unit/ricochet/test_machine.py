@@ -346,3 +346,17 @@ def test_a_receiver_asks_for_no_more_than_it_may_get() -> None:
     wire.advance(5 * SECOND)
     assert len(got(wire, receiver)) == 51
     assert max(asked) == 8
+
+
+def test_a_node_that_measures_no_loss_spends_less_on_repairs_as_the_wanted_share_allows() -> None:
+    spent = []
+    for wanted in (0.0, 0.9):
+        wire, (sender, *_) = begin(4, TimelySettings(wanted_recovery=wanted))
+        for number in range(300):
+            send(wire, sender, b"%d" % number)
+            wire.advance(10 * MILLISECOND)
+            if number == 150:
+                before = sum(parts.counters.lateral_sent for parts in wire.members.values())
+        spent.append(sum(parts.counters.lateral_sent for parts in wire.members.values()) - before)
+    # (8, 2.3) repairs 90 % where nothing is lost; the default is (8, 5), of which three others can have three.
+    assert spent[1] < 0.75 * spent[0]

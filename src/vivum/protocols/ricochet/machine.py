@@ -401,6 +401,8 @@ class TimelyMachine:
         if not stream.take(frame):
             return False
         self._taken += 1
+        if self._learn_ns is None and self.settings.wanted_recovery:
+            self._learn_ns = self._now_ns + LEARN_NS
         if stream.asked and bisect_right(stream.asked_for, number) % 2:
             self.counters.repairs_received += 1
             self._lost += 1
@@ -625,6 +627,9 @@ class TimelyMachine:
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
+        if not self._streams and not self._sending:
+            # Asked after every arrival, and most nodes have no timely group.
+            return None
         times = (
             self._naks.next_ns(),
             self._probes.next_ns(),
@@ -771,7 +776,7 @@ class TimelyMachine:
         """Make the frames that are due: words, repairs, then what waits as far as there is room."""
         self._follow()
         me = self._me
-        if me is None:
+        if me is None or not (self._words or self._resent or self._repairs or self._ready):
             return []
         header = (self._gate.domain, *me, 0, self._epoch, self._now_ns)
         made = [
@@ -810,8 +815,6 @@ class TimelyMachine:
             self._put_into_bins((me, group), name, data)
             self._rebuilder.add(name, data)
         self._probes.set_earlier(group, self._now_ns + settings.probe_ns)
-        if settings.wanted_recovery and self._learn_ns is None:
-            self._learn_ns = self._now_ns + LEARN_NS
         channel = self._spread(self._now_ns, group) if self._multicast else None
         return address(trains, stream.destinations if channel is None else (channel,))
 
