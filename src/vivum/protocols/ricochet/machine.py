@@ -10,7 +10,7 @@ message is delivered once, in the order of its sender, and each hole before one 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from zlib import crc32
 
@@ -110,6 +110,9 @@ class TimelyMachine:
         self._numbers: dict[GroupId, tuple[int, int]] = {}
         self._ready: dict[GroupId, None] = {}
         self._streams: dict[StreamKey, GroupReceiver] = {}
+        # The senders of each group that have a stream here, and the view in which they were looked up.
+        self._senders: dict[GroupId, dict[Member, None]] = {}
+        self._views: dict[GroupId, ViewNumber] = {}
         self._bins = RepairBins(self.settings, rng)
         self._rebuilder = Rebuilder(
             self.settings.history_frames, self.settings.history_bytes, self.settings.repairs_kept_max, self.counters
@@ -235,22 +238,30 @@ class TimelyMachine:
         if entered:
             for bundle in client.bundles(entered):
                 self._entered.set_groups(RangeSet.from_bounds(bundle.groups), bundle.number)
-        if left:
-            for key in [key for key in self._streams if key[1] in left]:
-                self._forget_stream(key)
+        for group in [group for group in self._senders if group in left] if left else ():
+            for sender in list(self._senders[group]):
+                self._forget_stream((sender, group))
         for stream in list(self._sending.values()):
             self._follow_view(stream, me)
-        is_any_gone = False
-        for (sender, group), each in self._streams.items():
-            if sender in client.members_of(group):
-                each.gone_since_ns = None
-            else:
-                is_any_gone = True
-                if each.gone_since_ns is None:
-                    each.gone_since_ns = self._now_ns
-        if is_any_gone and self._gone_ns is None:
-            self._gone_ns = self._now_ns + self.settings.gone_ns
+        for group, senders in self._senders.items():
+            view = client.group_view(group)
+            if view != self._views[group]:
+                self._views[group] = view
+                self._note_gone(group, senders)
         self._bins.keep_only(tuple(client.regions))
+
+    def _note_gone(self, group: GroupId, senders: Iterable[Member]) -> None:
+        """Note which of these senders a new view of their group lacks."""
+        members = set(self._client.members_of(group))
+        for sender in senders:
+            stream = self._streams[sender, group]
+            if sender in members:
+                stream.gone_since_ns = None
+                continue
+            if stream.gone_since_ns is None:
+                stream.gone_since_ns = self._now_ns
+            if self._gone_ns is None:
+                self._gone_ns = self._now_ns + self.settings.gone_ns
 
     def _follow_view(self, stream: GroupSender, me: Member) -> None:
         """Let a stream follow the view of its group, or note that this node left it."""
@@ -312,6 +323,10 @@ class TimelyMachine:
 
     def _forget_stream(self, key: StreamKey) -> None:
         del self._streams[key]
+        sender, group = key
+        del self._senders[group][sender]
+        if not self._senders[group]:
+            del self._senders[group], self._views[group]
         self._joiner.forget(*key)
         self._naks.cancel(key)
         self._unreported.pop(key, None)
@@ -383,6 +398,8 @@ class TimelyMachine:
         stream = self._streams[key] = GroupReceiver(
             sender, group, self.settings.window_frames, self._joiner, self.counters
         )
+        self._senders.setdefault(group, {})[sender] = None
+        self._views.setdefault(group, self._client.group_view(group))
         return stream
 
     def _make_room(self) -> bool:
