@@ -13,6 +13,7 @@ from vivum.protocols.layer import Layer
 
 QSM = "qsm"
 UNREPAIRED = "unrepaired"
+RICOCHET = "ricochet"
 """Names of transports."""
 
 
@@ -49,6 +50,11 @@ class Guarantee:
         return "fifo" in self.promises
 
     @property
+    def is_tunable(self) -> bool:
+        """Whether a topic may have a deadline and an (r, c) of its own."""
+        return self.transport == RICOCHET
+
+    @property
     def is_headed(self) -> bool:
         """Whether messages have heads, which recorders keep."""
         return any(layer.is_headed for layer in self.layers)
@@ -83,10 +89,21 @@ KEYED = Guarantee(
     "replaced by another that sends the same keys again. The Spark sink publishes so.",
     "As RELIABLE; 1 byte a message, 33 with a key, and a look at each message at the receiver.",
 )
+TIMELY = Guarantee(
+    "timely",
+    RICOCHET,
+    (),
+    ("no_duplicate", "no_creation", "fifo"),
+    ("all_delivered",),
+    "No message twice, none made up, FIFO for each sender without a gap that is not reported. Sent at once; what is "
+    "lost is repaired by other receivers within milliseconds, or by the sender while it lives. Confirmed when every "
+    "member of the view has reported.",
+    "Receivers send each other c/r of what they receive, 5/8 by default; senders keep frames until all have reported.",
+)
 DEFAULT = RELIABLE
 """The guarantee of a topic for which none is named."""
 
-GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED)}
+GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED, TIMELY)}
 """Every guarantee by name."""
 
 
