@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vivum.core.errors import UsageError, VivumError
+from vivum.core.extras import missing_library
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,6 +81,11 @@ def run(command: Callable[..., Any], arguments: Sequence[str] | None = None) -> 
         return EXIT_INTERRUPTED
     except UsageError as error:
         return _complain(error, EXIT_USAGE)
+    except ImportError as error:
+        missing = missing_library(error, "this command needs")
+        if missing is None:
+            raise
+        return _complain(missing, EXIT_USAGE)
     except UnicodeEncodeError as error:
         # Words that are not UTF-8 come as surrogates; paths may be such, what travels may not.
         return _complain(UsageError(f"{error.object!r} is not UTF-8 text"), EXIT_USAGE)
