@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vivum.live.failures import (
         ClosedError,
         MissedMessages,
+        MissedPolicy,
         NoRecorderError,
         NoServiceError,
         SendFailedError,
@@ -57,6 +58,7 @@ __all__ = [
     "Member",
     "Message",
     "MissedMessages",
+    "MissedPolicy",
     "NoRecorderError",
     "NoServiceError",
     "NodeHandle",
@@ -88,6 +90,7 @@ _HOMES = {
     "vivum.live.failures": (
         "ClosedError",
         "MissedMessages",
+        "MissedPolicy",
         "NoRecorderError",
         "NoServiceError",
         "SendFailedError",

@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "audit": "Check recorded traces for broken guarantees, on Spark.",
     "sweep": "Run the simulations of experiments as a Spark job.",
     "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
+    "health": "Ask whether a domain, or one process of it, is well: exit code 0 or 1.",
     "version": "Show the version of Vivum, of Python and of the compiled parts.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
@@ -41,6 +42,7 @@ COMMANDS: dict[str, str] = {
 PLACES: dict[str, tuple[str, str]] = {
     "send-file": ("files", "send_app"),
     "receive-file": ("files", "receive_app"),
+    "health": ("probe", "app"),
 }
 """File and application of commands that are not `app` in the file of their own name."""
 

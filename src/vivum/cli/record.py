@@ -12,11 +12,11 @@ from rich.markup import escape
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.running import run_until_stopped
 from vivum.core.time import parse_duration_ns
 from vivum.core.topic_names import check_pattern
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.recorder import Recorder
-from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
 
 SWITCH_S = 0.0002
@@ -48,6 +48,7 @@ def record(
     unicast: joining.UnicastOption = False,
     trace: joining.TraceOption = None,
     loss: joining.LossOption = 0.0,
+    metrics: joining.MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
@@ -62,9 +63,9 @@ def record(
             notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
         report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
         try:
-            run_on_loop(
+            run_until_stopped(
                 _record(
-                    joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
+                    joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss, metrics=metrics),
                     names,
                     log,
                     count,
@@ -92,6 +93,7 @@ async def _record(
 ) -> None:
     async with connecting as node:
         recorder = Recorder(node, names, log)
+        await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
         # What is loaded by now stays: without this the collector looks at all of it again and again.
         gc.collect()
         gc.freeze()

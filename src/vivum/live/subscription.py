@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vivum.core.errors import VivumError
 from vivum.core.ids import GroupId
-from vivum.guarantees import Guarantee
+from vivum.core.topic_names import OWN_TOPICS
+from vivum.guarantees import GUARANTEES, Guarantee, guarantee_of
 from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
 from vivum.live.inbox import Inbox
@@ -26,7 +27,10 @@ T = TypeVar("T")
 class Subscription(Generic[T]):
     """Receives from many topics. Made by `NodeHandle.subscribe`; begins with `async with`, and ends with it."""
 
-    def __init__(self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox) -> None:
+    def __init__(
+        self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee | None, inbox: Inbox
+    ) -> None:
+        """Prepare. `guarantee` is None for topics of every type and guarantee; then the codec is that of bytes."""
         self.pattern = pattern
         self.passed_over: dict[str, str] = {}
         """Matching topics that were not entered, and why."""
@@ -80,16 +84,26 @@ class Subscription(Generic[T]):
             fitting = [name for name, each in named.items() if name not in self._seats and self._fits(each)]
             if not fitting:
                 continue
-            try:
-                seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee, lambda _: self._inbox)
-                self._seats |= {seat.name: seat for seat in seats}
-            except ClosedError:
-                return
-            except VivumError as error:
-                self.passed_over |= dict.fromkeys(fitting, str(error))
-            self._has_entered.set()
+            alike: dict[tuple[str, Guarantee], list[str]] = {}
+            for name in fitting:
+                if self._guarantee is None:
+                    kind = named[name].schema, guarantee_of(named[name].guarantee)
+                else:
+                    kind = self._codec.schema, self._guarantee
+                alike.setdefault(kind, []).append(name)
+            for (schema, guarantee), names in alike.items():
+                try:
+                    seats = await self._node.take_seats(names, schema, guarantee, lambda _: self._inbox)
+                    self._seats |= {seat.name: seat for seat in seats}
+                except ClosedError:
+                    return
+                except VivumError as error:
+                    self.passed_over |= dict.fromkeys(names, str(error))
+                self._has_entered.set()
 
     def _fits(self, record: TopicRecord) -> bool:
+        if self._guarantee is None:
+            return self._takes_any(record)
         try:
             if record.guarantee != self._guarantee.name:
                 raise TypeMismatch(f"topic {record.name} has the guarantee {record.guarantee!r}")
@@ -98,6 +112,17 @@ class Subscription(Generic[T]):
             self.passed_over[record.name] = str(error)
             return False
         return True
+
+    def _takes_any(self, record: TopicRecord) -> bool:
+        if record.guarantee not in GUARANTEES:
+            self.passed_over[record.name] = f"topic {record.name} has the unknown guarantee {record.guarantee!r}"
+            return False
+        # Lines of Vivum's own, such as those of recorders, only for those who ask for them.
+        return not record.name.startswith(f"{OWN_TOPICS}/") or self.pattern.startswith(f"{OWN_TOPICS}/")
+
+    def schema_of(self, topic: str) -> str:
+        """Return the description of the type of an entered topic."""
+        return self._seats[topic].schema
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""

@@ -255,8 +255,9 @@ class Topic(Generic[T]):
     ) -> None:
         """Call back for every message, including those that wait already. From now on nothing is queued.
 
-        `missed` is called where messages are missing; without it the loop's exception handler is called, as it is for
-        what a callback raises. Callbacks run inside the event loop: they must be short.
+        `missed` is called where messages are missing; without it what `on_missed=` of `enter` says is done, or the
+        loop's exception handler is called, as it is for what a callback raises. Callbacks run inside the event loop:
+        they must be short.
         """
         reader = self._reader
 
@@ -275,8 +276,8 @@ class Topic(Generic[T]):
 
     def _divert(self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None] | None) -> None:
         self._must_receive()
-        tell = _raised if missed is None else missed
         inbox = self._reader.inbox
+        tell = missed or inbox.on_missed or _raised
         self._listen_by(_Callback(deliver, lambda told: self._node.call_safely(tell, told), inbox.wants_own))
         rest = self._reader.taker.take_rest()
         if rest is not None:
