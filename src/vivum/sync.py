@@ -387,7 +387,7 @@ class SyncNode:
             return self._node.subscribe(  # type: ignore[misc]
                 pattern,
                 kind,
-                guarantee=guarantee,  # type: ignore[arg-type]
+                guarantee=guarantee,
                 receive_bytes_max=receive_bytes_max,
                 drop_oldest=drop_oldest,
                 on_missed=on_missed,

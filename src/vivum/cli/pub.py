@@ -74,6 +74,7 @@ async def _publish(
         promised = guarantee or (DEFAULT.name if found is None else found.guarantee)
         async with await node.enter(name, bytes if kind is None else kind, guarantee=promised, receive=False) as topic:
             await _wait_for_receivers(topic, wait)
+            receivers = len(topic.members) - 1
             sent = 0
             if payloads:
                 await _send(topic, kind, payloads, 0)
@@ -84,7 +85,7 @@ async def _publish(
                     await _send(topic, kind, lines, sent)
                     sent += len(lines)
             await topic.flush()
-            return sent, len(topic.members) - 1
+            return sent, receivers
 
 
 async def _wait_for_receivers(topic: Topic[bytes], count: int) -> None:
