@@ -61,6 +61,9 @@ soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing, hal
 wheel: base  ## An sdist and a manylinux wheel in dist, tried where no compiler is; prints size and time
 	@tools/wheel.sh
 
+docs: base  ## The documentation as a site in build/site, with the API; warnings are errors
+	@tools/docs.sh
+
 reference: dev  ## Write docs/reference anew from the code
 	@$(BIN)/python tools/reference.py
 

@@ -63,6 +63,11 @@ BEST_EFFORT = Guarantee(
     "Each message is sent once and never again: FIFO for each sender, with gaps. Confirmed when handed to the network.",
     "One datagram for each frame and region; nothing is kept.",
 )
+"""Each message is sent once and never again: FIFO for each sender, with gaps.
+
+For values of which only the newest counts, such as positions: `await node.enter("/gps", Fix, guarantee=BEST_EFFORT)`.
+"""
+
 RELIABLE = Guarantee(
     "reliable",
     QSM,
@@ -73,6 +78,11 @@ RELIABLE = Guarantee(
     "sent. What cannot be delivered is reported to the sender.",
     "Frames are kept until every member has them; one token round for all groups of a region.",
 )
+"""No message twice, none made up, FIFO for each sender without a gap, to all members of the view. The default.
+
+What a reader cannot have raises `MissedMessages`, what cannot be delivered `SendFailedError` at the sender's `flush`.
+"""
+
 KEYED = Guarantee(
     "keyed",
     QSM,
@@ -83,6 +93,11 @@ KEYED = Guarantee(
     "replaced by another that sends the same keys again. The Spark sink publishes so.",
     "As RELIABLE; 1 byte a message, 33 with a key, and a look at each message at the receiver.",
 )
+"""As `RELIABLE`; and a message that has a key is given once to each node, whoever sends it again.
+
+For results of Spark: `await node.enter("/alerts", Alert, guarantee=KEYED)` sees each once, also after a restart.
+"""
+
 DEFAULT = RELIABLE
 """The guarantee of a topic for which none is named."""
 
