@@ -384,10 +384,10 @@ class SyncNode:
         """
 
         async def make() -> Subscription[Any]:
-            return self._node.subscribe(  # type: ignore[misc]
+            return self._node.subscribe(
                 pattern,
                 kind,
-                guarantee=guarantee,
+                guarantee=guarantee,  # type: ignore[arg-type]
                 receive_bytes_max=receive_bytes_max,
                 drop_oldest=drop_oldest,
                 on_missed=on_missed,
