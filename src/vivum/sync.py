@@ -237,7 +237,7 @@ class SyncSubscription(_SyncReading[T]):
         return self._thread.ask(lambda: self._subscription.topics)
 
     def schema_of(self, topic: str) -> str:
-        """Return the description of the type of an entered topic."""
+        """Return the description of a topic's type; that of bytes for a topic which was never entered."""
         return self._thread.ask(lambda: self._subscription.schema_of(topic))
 
     def wait_for_topics(self, count: int, timeout_s: float | None = None) -> tuple[str, ...]:

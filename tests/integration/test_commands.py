@@ -235,7 +235,8 @@ def test_a_file_goes_to_many_and_an_interrupted_receiver_goes_on(commands: Comma
     for folder in folders:
         folder.mkdir()
     receivers = [commands.start("receive-file", "--into", str(folder), "--json") for folder in folders]
-    code, out, _ = commands.run("send-file", str(source), "-n", "2", "--json")
+    code, out, err = commands.run("send-file", str(source), "-n", "2", "--json")
+    assert "vivum: waiting for 2 receivers of /vivum/files; none has answered\n" in err
     sent = last_json(out)
     assert (code, sent["bytes"], sent["receivers"]) == (0, 3_000_000, 2)
     for receiver, folder in zip(receivers, folders, strict=True):

@@ -17,6 +17,7 @@ from vivum.live.reader import Batches, Reader
 from vivum.live.seat import Seat
 from vivum.live.taking import Events
 from vivum.wire.directory import TopicRecord
+from vivum.wire.schema import BYTES_SCHEMA
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
@@ -41,6 +42,7 @@ class Subscription(Generic[T]):
         self._inbox = inbox
         self._reader: Reader = Reader(inbox, codec, self)
         self._seats: dict[str, Seat] = {}
+        self._schemas: dict[str, str] = {}
         # Names of topics that were left, for messages of theirs that can still be read.
         self._left: dict[GroupId, str] = {}
         self._watch: int | None = None
@@ -92,6 +94,8 @@ class Subscription(Generic[T]):
                     kind = self._codec.schema, self._guarantee
                 alike.setdefault(kind, []).append(name)
             for (schema, guarantee), names in alike.items():
+                # Before messages can come: a reader may want to know the type of the first.
+                self._schemas |= dict.fromkeys(names, schema)
                 try:
                     seats = await self._node.take_seats(names, schema, guarantee, lambda _: self._inbox)
                     self._seats |= {seat.name: seat for seat in seats}
@@ -121,8 +125,8 @@ class Subscription(Generic[T]):
         return not record.name.startswith(f"{OWN_TOPICS}/") or self.pattern.startswith(f"{OWN_TOPICS}/")
 
     def schema_of(self, topic: str) -> str:
-        """Return the description of the type of an entered topic."""
-        return self._seats[topic].schema
+        """Return the description of a topic's type; that of bytes for a topic which was never entered."""
+        return self._schemas.get(topic, BYTES_SCHEMA)
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""
