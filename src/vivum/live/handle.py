@@ -165,7 +165,7 @@ class NodeHandle:
         )
 
     async def topics(self, pattern: str = "/**") -> list[TopicInfo]:
-        """List the topics of the domain that match a pattern, by name."""
+        """List the topics of the domain that match a pattern, by name: `await node.topics("/swx/**")`."""
         self.check_open()
         return await self._browser.topics(check_pattern(check_text(pattern, "pattern")))
 
@@ -247,6 +247,8 @@ class NodeHandle:
     async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
         """Enter a topic, which is created if it does not exist. Returns when this node is in its view.
 
+            quotes = await node.enter("/swx/NESN", Quote, guarantee=vivum.RELIABLE)
+
         `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises, as an entry
         (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With
         `receive=False` the node only sends. With `own=False` the reader does not get the node's own messages. At most
@@ -275,7 +277,10 @@ class NodeHandle:
         replay: ReplayStart | None = None,
         on_missed: MissedPolicy = "raise",
     ) -> list[Topic[T]]:
-        """Enter many topics of one type at once. Thousands take little longer than one."""
+        """Enter many topics of one type at once; arguments as for `enter`. Thousands take little longer than one.
+
+        topics = await node.enter_many([f"/swx/{symbol}" for symbol in symbols], Quote, receive=False)
+        """
         wanted = [self._checked_name(name) for name in names]
         promised = guarantee_of(guarantee)
         codec = codec_of(kind)
@@ -334,6 +339,10 @@ class NodeHandle:
         on_missed: MissedPolicy = "raise",
     ) -> Subscription[Any]:
         """Receive from all topics that match a pattern (`/swx/*`, `/swx/**`), including those that appear later.
+
+            async with node.subscribe("/swx/*", Quote) as quotes:
+                async for event in quotes:
+                    print(event.topic, event.value.bid)
 
         Topics of another type or guarantee are skipped and counted. Without `kind`, topics of every type and guarantee
         are entered, and values are the encoded bytes (`Subscription.schema_of`). Use it with `async with`.

@@ -39,6 +39,10 @@ T = TypeVar("T")
 class Message(msgspec.Struct, array_like=True, gc=False):
     """Base of the types of topics: a msgspec struct, sent as an array in msgpack.
 
+        class Quote(vivum.Message):
+            symbol: str
+            bid: float = 0.0  # fields with defaults may be added later
+
     Values must not contain themselves: for speed, the garbage collector ignores messages.
     """
 

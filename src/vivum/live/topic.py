@@ -169,7 +169,7 @@ class Topic(Generic[T]):
         return self._seat.try_send_one(self._encode(value))
 
     async def send_many(self, values: Sequence[T]) -> None:
-        """Send a list of messages, all or none. For high rates.
+        """Send a list of messages, all or none: `await topic.send_many([a, b, c])`. For high rates.
 
         The list itself is kept, so do not change it afterwards.
         """
@@ -218,6 +218,10 @@ class Topic(Generic[T]):
 
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
         """Iterate over messages and views in the order in which this node delivers them.
+
+            async for item in topic.with_views():
+                if isinstance(item, vivum.TopicView):
+                    print("members", item.members, "left", item.left)
 
         The first call begins with the present view, a later one goes on where the reader is. No message comes before
         the view in which it was sent. With `RELIABLE` a late message of an older view may come after a newer view: look
@@ -307,7 +311,10 @@ class Topic(Generic[T]):
             seat.watchers = tuple(each for each in seat.watchers if each is not waiting)
 
     async def wait_for_members(self, count: int) -> tuple[Member, ...]:
-        """Wait until the view has at least `count` members, this node included; return them."""
+        """Wait until the view has at least `count` members, this node included; return them, oldest first.
+
+        members = await topic.wait_for_members(2)
+        """
         while len(self.members) < count:
             self._node.check_open()
             if self._is_left:
