@@ -51,7 +51,7 @@ def record(
     metrics: joining.MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
+    """Record topics until Ctrl-C or SIGTERM. Nothing that was recorded is lost when this process dies."""
     names = [check_pattern(each) for each in patterns]
     keep_age_ns = None if keep_age is None else parse_duration_ns(keep_age)
     keep_bytes = None if keep_mb is None else keep_mb * 1_000_000
@@ -93,7 +93,6 @@ async def _record(
 ) -> None:
     async with connecting as node:
         recorder = Recorder(node, names, log)
-        await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
         # What is loaded by now stays: without this the collector looks at all of it again and again.
         gc.collect()
         gc.freeze()
@@ -101,6 +100,7 @@ async def _record(
         task = asyncio.create_task(recorder.run())
         clock = asyncio.get_running_loop().time
         began = clock()
+        await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
         told, told_at = 0, began - TELL_S
         try:
             while not task.done():

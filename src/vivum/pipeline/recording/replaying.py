@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
-from vivum.core.topic_names import TopicPatterns
+from vivum.core.topic_names import OWN_TOPICS, TopicPatterns
 from vivum.guarantees import DEFAULT, guarantee_of
 from vivum.live.handle import NodeHandle
 from vivum.live.seat import Seat
@@ -33,6 +33,8 @@ async def replay(
     types = TopicTypes.read(log.directory)
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
+        if name.startswith(f"{OWN_TOPICS}/"):
+            continue  # What the recorder says of itself was never sent.
         description = types.types[name]
         schema = BYTES_SCHEMA if description is None else write_schema(description)
         guarantee = guarantee_of(types.guarantees.get(name, DEFAULT.name))
