@@ -1,11 +1,12 @@
 """Do what a page says, literally: write its programs to files, run its commands, compare what they print.
 
-python tools/newcomer.py README.md [--short]
+python tools/newcomer.py README.md [--short | --no-make]
 
 A `python` block that begins with `# NAME.py` becomes that file here. An `sh` block is run line by line; lines that end
 in `# terminal 1` and `# terminal 2` run side by side, one begun after
 the other. A `text` block after it must be what each of those terminals
-prints, in any order. `--short` leaves out blocks that install or make something: it tries the Vivum that is here.
+prints, in any order. `--short` leaves out blocks that install or make something: it tries the Vivum that is here. `--no-make` leaves out
+those with `make`.
 
 Exit code 1, and the output of all terminals, at the first thing that does not go as the page says.
 """
@@ -18,7 +19,8 @@ from pathlib import Path
 
 BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TERMINAL = re.compile(r"\s+# terminal \d+$")
-INSTALLS = ("pip install", "-m venv", "make ", "activate")
+MAKE = ("make ",)
+INSTALLS = ("pip install", "-m venv", "activate", *MAKE)
 COMMAND_S = 600
 TERMINAL_S = 1.5
 
@@ -71,8 +73,8 @@ class Session:
         started.clear()
 
 
-def follow(page: Path, is_short: bool) -> None:
-    """Do what a page says."""
+def follow(page: Path, left_out: tuple[str, ...]) -> None:
+    """Do what a page says, but for the blocks of commands with one of these words."""
     began = time.monotonic()
     session = Session()
     programs: set[str] = set()
@@ -83,7 +85,7 @@ def follow(page: Path, is_short: bool) -> None:
                 Path(name[1]).write_text(text, encoding="utf-8")
                 programs.add(name[1])
         elif kind == "sh":
-            if is_short and any(word in text for word in INSTALLS):
+            if any(word in text for word in left_out):
                 session.printed = []
                 continue
             session.run(text)
@@ -98,4 +100,5 @@ def follow(page: Path, is_short: bool) -> None:
 
 
 if __name__ == "__main__":
-    follow(Path(sys.argv[1]).resolve(), "--short" in sys.argv[2:])
+    options = sys.argv[2:]
+    follow(Path(sys.argv[1]).resolve(), INSTALLS if "--short" in options else MAKE if "--no-make" in options else ())

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Does what README.md says, literally, as an ordinary user in a fresh clone and a fresh virtual environment: once with a
-# compiler and once without. Prints the time from the clone to the first message.
+# compiler and once without (and without `make demo`, which would be the same). Prints the time from the clone to the first message.
 #
 #     tools/newcomer.sh          needs root, to become an ordinary user; else it is tried as who you are
 #
@@ -25,12 +25,16 @@ for compiler in with without; do
     set -- env -u VIRTUAL_ENV -u PYTHONPATH HOME="$folder/home" JAVA_HOME="$java_home" \
         VIVUM_DOMAIN="newcomer-$$" PATH="$folder/bin:/usr/local/bin:/usr/bin:/bin"
     # setuptools takes the compiler from CC.
-    [ "$compiler" = with ] || set -- "$@" CC=/nonexistent/cc CXX=/nonexistent/c++
+    options=
+    if [ "$compiler" = without ]; then
+        set -- "$@" CC=/nonexistent/cc CXX=/nonexistent/c++
+        options=--no-make
+    fi
     if [ "$(id -u)" = 0 ]; then
         chown -R "$user" "$folder"
         set -- setpriv --reuid "$user" --regid nogroup --clear-groups "$@"
     fi
-    if ! (cd "$folder/vivum" && "$@" python3 tools/newcomer.py README.md) >"$folder.log" 2>&1; then
+    if ! (cd "$folder/vivum" && "$@" python3 tools/newcomer.py README.md $options) >"$folder.log" 2>&1; then
         cat "$folder.log" >&2
         say "error: the README does not do what it says, $compiler a compiler"
         exit 1

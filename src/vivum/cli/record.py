@@ -100,9 +100,9 @@ async def _record(
         task = asyncio.create_task(recorder.run())
         clock = asyncio.get_running_loop().time
         began = clock()
-        await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
         told, told_at = 0, began - TELL_S
         try:
+            await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
             while not task.done():
                 await asyncio.wait([task], timeout=0.05)
                 if recorder.missed > told and clock() - told_at >= TELL_S:
