@@ -3,10 +3,11 @@
 python tools/newcomer.py README.md [--short | --no-make]
 
 A `python` block that begins with `# NAME.py` becomes that file here. An `sh` block is run line by line; lines that end
-in `# terminal 1` and `# terminal 2` run side by side, one begun after
-the other. A `text` block after it must be what each of those terminals
-prints, in any order. `--short` leaves out blocks that install or make something: it tries the Vivum that is here. `--no-make` leaves out
-those with `make`.
+in `# terminal 1` and `# terminal 2` run side by side, one begun after the other. A `text` block after it must be what
+each of those terminals prints, in any order.
+
+`--short` leaves out blocks that install or make something: it tries the Vivum that is here.
+`--no-make` leaves out those with `make`.
 
 Exit code 1, and the output of all terminals, at the first thing that does not go as the page says.
 """
