@@ -297,7 +297,7 @@ def test_the_command_line_serves_puts_gets_deletes_and_watches(tmp_path: Path, d
             assert call("get", "/a") == "1\n"
             assert call("put", "/a", "2", "--if-revision", "9", code=1) == ""
             seen = json.loads(call("watch", "/a", "--after", "0", "--count", "1", "--json"))
-            assert seen == {"changes": [{"key": "/a", "value": "1", "revision": 1, "lease": 0}]}
+            assert seen == {"key": "/a", "value": "1", "revision": 1, "lease": 0}
             found = json.loads(call("get", "/", "--prefix", "--json"))["keys"]
             assert [each["key"] for each in found] == ["/a"]
             assert json.loads(call("del", "/a", "--json")) == {"key": "/a", "existed": True}

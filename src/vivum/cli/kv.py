@@ -180,21 +180,24 @@ def watch(
     timeout_s: TimeoutOption = 10.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Print changes of a key as they happen. With --json also a last line with all of them, so give --count."""
-    out = console(as_json)
-    seen: list[kv.KeyChange] = []
+    """Print changes of a key as they happen."""
+    out = console()
+    seen = 0
 
     async def work(store: kv.KeyValueClient) -> None:
+        nonlocal seen
         async for change in store.watch(key, prefix=prefix, after=after):
-            what = "deleted" if change.value is None else _text(change.value)
-            out.print(f"{change.revision}\t{change.key}\t{what}", markup=False)
-            seen.append(change)
-            if len(seen) == count:
+            if as_json:
+                write_json(_as_json(change))
+                sys.stdout.flush()
+            else:
+                what = "deleted" if change.value is None else _text(change.value)
+                out.print(f"{change.revision}\t{change.key}\t{what}", markup=False)
+            seen += 1
+            if seen == count:
                 return
 
     _with_store(replicas, domain, interface, timeout_s, work)
-    if as_json:
-        write_json({"changes": [_as_json(each) for each in seen]})
 
 
 def _text(value: bytes) -> str:

@@ -67,6 +67,7 @@ from vivum.wire.membership import (
 )
 from vivum.wire.rings import TokenReceipt
 from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
+from vivum.wire.timely import LateralRepair, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 # Tags are unique over all kinds and never change their meaning.
@@ -125,6 +126,8 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.ENTRIES: (AppendEntries, InstallSnapshot),
     Kind.REQUEST: (SessionRequest, CommandRequest, QueryRequest, FollowRequest),
     Kind.ANSWER: (SessionAnswer, CommandAnswer, QueryAnswer, Redirection, RequestRefused),
+    Kind.LATERAL: (LateralRepair,),
+    Kind.GROUP_WORD: (TimelyNak, TimelyProgress, TimelyReport),
 }
 """Which types a kind of frame may carry."""
 

@@ -28,6 +28,9 @@ class Kind(IntEnum):
     ENTRIES = 26
     REQUEST = 30
     ANSWER = 31
+    GROUP_DATA = 40
+    LATERAL = 41
+    GROUP_WORD = 42
 
 
 class KindInfo(NamedTuple):
@@ -62,6 +65,11 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.ENTRIES: KindInfo(Priority.DATA, False, "From the leader of a replicated log: its entries, its snapshots"),
     Kind.REQUEST: KindInfo(Priority.DATA, False, "From a client of a replicated log: commands, queries"),
     Kind.ANSWER: KindInfo(Priority.DATA, False, "To a client of a replicated log: answers, and who leads"),
+    Kind.GROUP_DATA: KindInfo(Priority.DATA, True, "New messages of one group, numbered by sender and group"),
+    Kind.LATERAL: KindInfo(Priority.REPAIR, False, "From receiver to receiver: the XOR of frames that it names"),
+    Kind.GROUP_WORD: KindInfo(
+        Priority.CONTROL, False, "Between senders and receivers of streams by group: reports, progress, requests"
+    ),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

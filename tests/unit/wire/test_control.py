@@ -81,6 +81,7 @@ from vivum.wire.standby import (
     Succession,
     Support,
 )
+from vivum.wire.timely import NAME, LateralRepair, StreamState, TimelyAsk, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import (
     NO_VOTE,
     NOBODY,
@@ -169,6 +170,10 @@ SAMPLES = [
     (Kind.ANSWER, Redirection(1, 0, None)),
     (Kind.ANSWER, Redirection(1, 3, ("10.0.0.1", 65535))),
     (Kind.ANSWER, RequestRefused(1, "over a limit")),
+    (Kind.LATERAL, LateralRepair(NAME.pack(1, 2, 3, 4, 5) + NAME.pack(1, 2, 3, 5, 5), b"xor")),
+    (Kind.GROUP_WORD, TimelyNak(1, (TimelyAsk(GROUP_MAX, (0, TOP)), TimelyAsk(1)))),
+    (Kind.GROUP_WORD, TimelyProgress(1, (StreamState(1, 2, 3, 4, 5),))),
+    (Kind.GROUP_WORD, TimelyReport(1, ((1, TOP),))),
 ]
 
 

@@ -7,12 +7,13 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, NodeId
 from vivum.core.machine import Event
 from vivum.core.text import check_text
-from vivum.live.connecting import LOOPBACK, is_loopback, seed_endpoint
+from vivum.live.connecting import is_loopback, seed_endpoint
 from vivum.live.kv.client import KV_GROUP, KeyValueClient
 from vivum.protocols.consensus.client_settings import LogServerSettings
 from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
 from vivum.protocols.consensus.settings import ConsensusSettings
 from vivum.protocols.kv.store import KeyValueStore
+from vivum.runtime.defaults import read_defaults
 from vivum.runtime.environment import current_environment
 from vivum.runtime.replica_host import ReplicaHost
 from vivum.runtime.udp import packed_interface
@@ -23,12 +24,15 @@ TIMEOUT_S = 10.0
 
 
 def connect(
-    replicas: Sequence[str], *, domain: str = "default", interface: str = LOOPBACK, timeout_s: float = TIMEOUT_S
+    replicas: Sequence[str], *, domain: str | None = None, interface: str | None = None, timeout_s: float = TIMEOUT_S
 ) -> KeyValueClient:
     """Reach the store of a domain: `async with vivum.kv.connect(["10.0.0.1:7100", …]) as kv:`.
 
-    Some of its replicas are enough: they name the leader. `interface` is the IPv4 address of the network to use.
+    Some of its replicas are enough: they name the leader. `interface` is the IPv4 address of the network to use;
+    `vivum.runtime.defaults` says what stands for it and for the domain if they are not given.
     """
+    defaults = read_defaults()
+    interface = interface or defaults.interface
     if isinstance(replicas, str) or not replicas:
         raise UsageError(f"replicas={replicas!r}; give a list of host:port, of at least one replica")
     if not timeout_s > 0:
@@ -41,7 +45,8 @@ def connect(
                 f"{each} cannot be reached from interface {interface}; give interface= an address of the network that "
                 "the replicas are on"
             )
-    return KeyValueClient(domain_tag(check_text(domain, "domain")), places, interface, timeout_s)
+    tag = domain_tag(check_text(domain or defaults.domain, "domain"))
+    return KeyValueClient(tag, places, interface, timeout_s)
 
 
 def serve(
@@ -49,7 +54,7 @@ def serve(
     peers: Mapping[int, str],
     state_dir: str | os.PathLike[str],
     *,
-    domain: str = "default",
+    domain: str | None = None,
     fsync: str = "group",
     on_failed: Callable[[Exception], None] | None = None,
 ) -> ReplicaHost:
@@ -72,7 +77,7 @@ def serve(
     if len(set(places.values())) < len(places):
         raise UsageError("two replicas have the same address; each needs its own host:port")
     founders = ReplicaConfiguration(Replica(number, *place) for number, place in sorted(places.items()))
-    tag, own = domain_tag(check_text(domain, "domain")), places[replica]
+    tag, own = domain_tag(check_text(domain or read_defaults().domain, "domain")), places[replica]
     environment = current_environment()
     frame_bytes_max = environment.payload_bytes(own.host)
     port = environment.open_port(tag, own.host, port=own.port, multicast=False, shared_memory=False)
