@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vivum.core.errors import HostError, LimitError, UsageError, VivumError
     from vivum.core.ids import Endpoint, Member
     from vivum.core.limits import Limits
-    from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
+    from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, TIMELY, Guarantee
     from vivum.live.browsing import NodeInfo, TopicInfo
     from vivum.live.connecting import connect
     from vivum.live.event import Batch, TopicEvent, TopicView
@@ -48,6 +48,7 @@ __all__ = [
     "BEST_EFFORT",
     "KEYED",
     "RELIABLE",
+    "TIMELY",
     "Batch",
     "ClosedError",
     "Endpoint",
@@ -83,7 +84,7 @@ _HOMES = {
     "vivum.core.errors": ("HostError", "LimitError", "UsageError", "VivumError"),
     "vivum.core.ids": ("Endpoint", "Member"),
     "vivum.core.limits": ("Limits",),
-    "vivum.guarantees": ("BEST_EFFORT", "KEYED", "RELIABLE", "Guarantee"),
+    "vivum.guarantees": ("BEST_EFFORT", "KEYED", "RELIABLE", "TIMELY", "Guarantee"),
     "vivum.live.browsing": ("NodeInfo", "TopicInfo"),
     "vivum.live.connecting": ("connect",),
     "vivum.live.event": ("Batch", "TopicEvent", "TopicView"),

@@ -13,6 +13,7 @@ from vivum.protocols.layer import Layer
 
 QSM = "qsm"
 UNREPAIRED = "unrepaired"
+RICOCHET = "ricochet"
 """Names of transports."""
 
 
@@ -47,6 +48,11 @@ class Guarantee:
     def is_gap_free(self) -> bool:
         """Whether every missing message is reported, so that sequence numbers show where back copies fit in."""
         return "fifo" in self.promises
+
+    @property
+    def is_tunable(self) -> bool:
+        """Whether a topic may have a deadline and an (r, c) of its own."""
+        return self.transport == RICOCHET
 
     @property
     def is_headed(self) -> bool:
@@ -98,10 +104,28 @@ KEYED = Guarantee(
 For results of Spark: `await node.enter("/alerts", Alert, guarantee=KEYED)` sees each once, also after a restart.
 """
 
+TIMELY = Guarantee(
+    "timely",
+    RICOCHET,
+    (),
+    ("no_duplicate", "no_creation", "fifo"),
+    ("all_delivered",),
+    "No message twice, none made up, FIFO for each sender without a gap that is not reported. Sent at once; what is "
+    "lost is repaired by other receivers within milliseconds, or by the sender while it lives. Confirmed when every "
+    "member of the view has reported.",
+    "Receivers send each other c/r of what they receive, 5/8 by default; senders keep frames until all have reported.",
+)
+"""FIFO for each sender; what is lost is repaired by other receivers within milliseconds. For what is of no use later.
+
+There is no window and no rate: where links are slower than senders, use `RELIABLE`.
+
+`await node.enter("/ticks", Tick, guarantee=TIMELY, deadline_ms=200)` reports what took longer.
+"""
+
 DEFAULT = RELIABLE
 """The guarantee of a topic for which none is named."""
 
-GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED)}
+GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED, TIMELY)}
 """Every guarantee by name."""
 
 

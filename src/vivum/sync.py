@@ -308,6 +308,8 @@ class SyncNode:
         drop_oldest: bool | None = ...,
         slow: SlowMembers = ...,
         replay: ReplayStart | None = ...,
+        deadline_ms: float | None = ...,
+        repair: tuple[int, int] | None = ...,
         on_missed: MissedPolicy = ...,
     ) -> SyncTopic[T]: ...
 
@@ -327,6 +329,8 @@ class SyncNode:
         drop_oldest: bool | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
         replay: ReplayStart | None = None,
+        deadline_ms: float | None = None,
+        repair: tuple[int, int] | None = None,
         on_missed: MissedPolicy = "raise",
     ) -> list[SyncTopic[T]]:
         """Enter many topics of one type at once; arguments as for `NodeHandle.enter`."""
@@ -341,6 +345,8 @@ class SyncNode:
                 drop_oldest=drop_oldest,
                 slow=slow,
                 replay=replay,
+                deadline_ms=deadline_ms,
+                repair=repair,
                 on_missed=on_missed,
             )
         )

@@ -16,6 +16,7 @@ from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.core.text import check_text
+from vivum.core.time import MILLISECOND
 from vivum.core.topic_names import check_name, check_pattern, is_pattern
 from vivum.guarantees import DEFAULT, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
@@ -49,6 +50,7 @@ from vivum.protocols.commands import (
     SendConfirmed,
     SendFailed,
     SlowMembers,
+    Tuning,
 )
 from vivum.protocols.directory.client import AskAnew
 from vivum.protocols.discovery.finder import ServiceFound
@@ -77,6 +79,17 @@ def _disown_all() -> None:
 
 # A hook, so that sending need not compare process ids each time.
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _tuning_of(guarantee: Guarantee, deadline_ms: float | None, repair: tuple[int, int] | None) -> Tuning | None:
+    """Return the wishes for a topic; raises `UsageError` where its guarantee takes none."""
+    if deadline_ms is None and repair is None:
+        return None
+    if not guarantee.is_tunable:
+        raise UsageError(f"deadline_ms= and repair= are for timely topics; this one is {guarantee!r}")
+    if deadline_ms is not None and not deadline_ms >= 0:
+        raise UsageError(f"deadline_ms is {deadline_ms}; expected a number of milliseconds, 0 for none")
+    return Tuning(None if deadline_ms is None else int(deadline_ms * MILLISECOND), repair)
 
 
 async def _all_or_none(work: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -225,6 +238,8 @@ class NodeHandle:
         drop_oldest: bool | None = ...,
         slow: SlowMembers = ...,
         replay: ReplayStart | None = ...,
+        deadline_ms: float | None = ...,
+        repair: tuple[int, int] | None = ...,
         on_missed: MissedPolicy = ...,
     ) -> Topic[T]: ...
 
@@ -241,6 +256,8 @@ class NodeHandle:
         drop_oldest: bool | None = ...,
         slow: SlowMembers = ...,
         replay: ReplayStart | None = ...,
+        deadline_ms: float | None = ...,
+        repair: tuple[int, int] | None = ...,
         on_missed: MissedPolicy = ...,
     ) -> Topic[bytes]: ...
 
@@ -259,6 +276,9 @@ class NodeHandle:
         reader first gets back copies from a recorder: "all" that it has, or those from an offset of its log (int) or
         from a time (datetime, or seconds since 1970 as a float); then the live stream, without gap or duplicate. Raises
         `NoRecorderError`.
+
+        In a timely topic, `deadline_ms` gives up what is missing for longer, and reports it; `repair=(r, c)` is what
+        this node spends on repairs: of every r frames an XOR goes to c members. The last to enter here decides.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic
@@ -275,6 +295,8 @@ class NodeHandle:
         drop_oldest: bool | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
         replay: ReplayStart | None = None,
+        deadline_ms: float | None = None,
+        repair: tuple[int, int] | None = None,
         on_missed: MissedPolicy = "raise",
     ) -> list[Topic[T]]:
         """Enter many topics of one type at once; arguments as for `enter`. Thousands take little longer than one.
@@ -283,6 +305,7 @@ class NodeHandle:
         """
         wanted = [self._checked_name(name) for name in names]
         promised = guarantee_of(guarantee)
+        tuning = _tuning_of(promised, deadline_ms, repair)
         codec = codec_of(kind)
         drops = not promised.is_gap_free if drop_oldest is None else drop_oldest
         handler = self._safely(missed_handler(on_missed))
@@ -295,7 +318,7 @@ class NodeHandle:
             made.append(topic)
             return topic.listener
 
-        await self.take_seats(wanted, codec.schema, promised, listen, slow)
+        await self.take_seats(wanted, codec.schema, promised, listen, slow, tuning)
         self._topics |= dict.fromkeys(made)
         try:
             if replay is not None:
@@ -374,6 +397,7 @@ class NodeHandle:
         guarantee: Guarantee,
         listen: Callable[[Seat], Listener | None],
         slow: SlowMembers | None = None,
+        tuning: Tuning | None = None,
     ) -> list[Seat]:
         """Take a seat in each topic: find its group, check type and guarantee, listen, and join.
 
@@ -389,7 +413,7 @@ class NodeHandle:
                 taken.append((seat, listener))
                 if listener is not None:
                     seat.listen(listener)
-            await self._join_seats(seats, slow)
+            await self._join_seats(seats, slow, tuning)
         except BaseException:
             for seat, listener in taken:
                 self.give_back(seat, listener)
@@ -439,7 +463,7 @@ class NodeHandle:
         if self._trace is not None:
             self._trace.on_topic(seat.name, seat.group, guarantee)
 
-    async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None) -> None:
+    async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None, tuning: Tuning | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
         await self._end_former_stays(seats)
         wanted = self._host.client.wanted_groups
@@ -448,6 +472,8 @@ class NodeHandle:
             changes = slow is not None and slow is not seat.slow
             if changes and slow is not None:
                 seat.slow = slow
+            if tuning is not None and tuning != seat.tuning:
+                seat.tuning, changes = tuning, True
             if changes or seat.group not in wanted:
                 joins.append(seat.join_command())
         self._host.submit_all(joins)
