@@ -20,7 +20,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#:]+)(#[^)]*)?\)")
 API_PAGES = {
     "Nodes": ["connect", "NodeHandle", "NodeStatistics", "NodeInfo", "Limits"],
     "Topics": ["Topic", "TopicEvent", "Batch", "TopicView", "TopicStatistics", "TopicInfo", "Subscription", "Message"],
-    "Guarantees": ["BEST_EFFORT", "RELIABLE", "KEYED", "Guarantee", "SlowMembers"],
+    "Guarantees": ["BEST_EFFORT", "RELIABLE", "KEYED", "TIMELY", "Guarantee", "SlowMembers"],
     "Identities": ["Member", "Endpoint"],
     "Errors": [
         *("VivumError", "UsageError", "LimitError", "HostError", "ClosedError", "MissedMessages", "MissedPolicy"),
