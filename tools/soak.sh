@@ -20,6 +20,9 @@ for pure in 0 source; do
     [ "$status" = 0 ] || [ "$status" = 5 ] || exit "$status"
 done
 
+echo "vivum: the README as a newcomer follows it"
+tools/newcomer.sh
+
 echo "vivum: swarm of $seeds seeds of QSM"
 .venv/bin/vivum sim swarm --protocol qsm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
@@ -28,6 +31,7 @@ echo "vivum: swarm of $seeds seeds of whole programs"
 
 echo "vivum: swarm of $seeds seeds of replicas of a log"
 .venv/bin/vivum sim swarm --protocol consensus --first-seed 10001 --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+.venv/bin/vivum sim swarm --protocol kv --first-seed 10001 --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
 echo "vivum: fuzzing the wire for $fuzz_seconds s"
 .venv/bin/python tests/fuzz/fuzz_wire.py -max_total_time="$fuzz_seconds"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vivum.live.failures import (
         ClosedError,
         MissedMessages,
+        MissedPolicy,
         NoRecorderError,
         NoServiceError,
         SendFailedError,
@@ -58,6 +59,7 @@ __all__ = [
     "Member",
     "Message",
     "MissedMessages",
+    "MissedPolicy",
     "NoRecorderError",
     "NoServiceError",
     "NodeHandle",
@@ -89,6 +91,7 @@ _HOMES = {
     "vivum.live.failures": (
         "ClosedError",
         "MissedMessages",
+        "MissedPolicy",
         "NoRecorderError",
         "NoServiceError",
         "SendFailedError",

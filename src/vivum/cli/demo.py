@@ -1,6 +1,5 @@
 """`vivum demo`: the whole path on one computer, told in plain words."""
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +8,21 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
+from vivum.cli.conventions import Failed, JsonOption, Terminated, command_group, console, write_json
 from vivum.demo.stage import PUBLISHERS, SUBSCRIBERS, Play, Stage, check_needs
 
 app = command_group("Watch a market go from publishers to subscribers, to Spark and back.")
 
 ROUNDS_SHOWN = 1
 """Tables of bars that are shown in full; later ones would push the alerts off the screen."""
+
+NEXT = """
+What to try next:
+  vivum sub '/hello/**'             in one terminal, and in another:  vivum pub /hello/world 'first message'
+  vivum top                         what the nodes and topics of a domain do, live
+  vivum sim watch                   a small cluster that survives loss, a sleeping node and a crash
+  python examples/quotes.py         a typed topic in thirty lines; README.md goes on from there
+(`make demo` installed vivum and python into .venv/bin.)"""
 
 
 @app.command()
@@ -37,13 +44,11 @@ def demo(
     check_needs()
     play = Play(seconds, symbols, rate, loss / 100, seed, keep)
     out = console(as_json)
-    # Treat SIGTERM like Ctrl-C: leave nothing behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Telling(out, play) as telling:
         try:
             with Stage(play, telling) as stage:
                 summary = stage.run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated):
             telling.say("[yellow]Stopped.[/] All processes have ended; nothing is left behind.")
             raise
     if as_json:
@@ -185,5 +190,6 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     else:
         broken = ", ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in audit["checks"].items() if count)
         out.print(f"[red]Broken:[/] {broken or 'messages are missing'}; {audit['records']:,} records were looked at.")
+    out.print(NEXT, markup=False, soft_wrap=True)
     if summary["folder"] is not None:
         out.print(f"Kept in {summary['folder']}: vivum audit {summary['folder']}/trace", markup=False)
