@@ -223,10 +223,10 @@ class TimelyMachine:
     def _follow(self) -> None:
         """Follow the client: a new life, a new configuration."""
         client = self._client
-        if client.member != self._me:
+        me = client.member
+        if me is not self._me and me != self._me:
             self._end_life()
-            self._me = client.member
-        me = self._me
+            self._me = me
         if me is None or client.epoch == self._epoch:
             return
         self._epoch = client.epoch
@@ -661,7 +661,7 @@ class TimelyMachine:
         """Do what is due."""
         self._now_ns = now_ns
         self._follow()
-        if self._me is None:
+        if not self._streams and not self._sending:
             return
         if self._bins_ns is not None and now_ns >= self._bins_ns:
             self._repairs += self._bins.close_old(now_ns)
