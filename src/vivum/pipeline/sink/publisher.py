@@ -165,7 +165,7 @@ class Publisher:
             ) from None
 
     async def _send_all(self, folder: SinkFolder, query: bytes, state: SinkState) -> None:
-        positions = dict.fromkeys(state.topics, 0)
+        positions = dict.fromkeys(state.topics, 0) | state.begins
         for file in state.files:
             for batch in folder.read_staged(file):
                 for topic, payloads in _by_topic(batch):
