@@ -107,6 +107,8 @@ async def _record(
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=0.05)
+                while log.types.changes:
+                    notes.print(f"[yellow]type:[/] {escape(log.types.changes.pop(0))}")
                 if recorder.missed > told and clock() - told_at >= TELL_S:
                     told, told_at = recorder.missed, clock()
                     notes.print(f"[yellow]missed:[/] {told:,} messages so far are not in the log")

@@ -120,6 +120,8 @@ def _checked_type(directories: tuple[str, ...], topics: TopicPatterns, typed: bo
         there = ", ".join(sorted(known)[:5]) + (" and more" if len(known) > 5 else "")
         raise UsageError(f"topic {topic} is not in the log; topics there are {there or 'none yet'}")
     chosen = topics.chosen(known)
+    if typed and every.changes:
+        raise UsageError(f"{every.changes[0]}; read one log at a time")
     return every.common([each for each in chosen if each != GAPS_TOPIC] or chosen) if typed else None
 
 
