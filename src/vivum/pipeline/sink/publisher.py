@@ -119,7 +119,7 @@ class Publisher:
             node = await self._joined()
             life = node.member
             try:
-                await self._enter(node, state.topics)
+                await self._enter(node, list(state.topics))
                 await self._send_all(folder, query, state)
                 if node.member != life:
                     raise SendFailedError(f"the sink's node lost its place in domain {self._link.domain!r}")
