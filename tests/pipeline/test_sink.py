@@ -322,7 +322,7 @@ def test_each_wrong_option_of_the_sink_is_told_in_one_sentence(columns, options,
     ("options", "told"),
     [
         ({}, "a stream needs .option('checkpointLocation', DIR) on the query itself"),
-        ({"checkpointLocation": "s3://bucket/x"}, "must be a local or mounted directory"),
+        ({"checkpointLocation": "s3://bucket/x"}, "is on s3, which Vivum does not read; give a local"),
         ({"checkpointLocation": "/nowhere"}, "cannot read the id of the query in /nowhere/metadata"),
         ({"checkpointLocation": "/nowhere", "query": "x"}, "option 'query' is for batches"),
     ],

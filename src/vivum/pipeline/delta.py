@@ -103,9 +103,8 @@ class DeltaFolder:
         """Add rows and note progress, in one commit. Columns that are new are added to the table."""
         base = self.version()
         files = self._write(rows, partition_by, flag)
-        if base >= 0:
-            self._widen(rows.schema)
-            base = self.version()
+        if base >= 0 and self._widen(rows.schema):
+            base += 1
         self._commit(rows.schema, files, "append", partition_by, progress, base)
         return _sum(files)
 
@@ -137,16 +136,16 @@ class DeltaFolder:
         writer = _FileWriter(self.path, schema, tuple(partition_by), flag)
         return rows.mapInArrow(writer, _WRITTEN).collect()
 
-    def _widen(self, wanted: types.StructType) -> None:
-        """Add columns that the table does not have, also inside of structs."""
-        known = self.schema()
-        if _has_all(known, wanted):
-            return
+    def _widen(self, wanted: types.StructType) -> bool:
+        """Add columns that the table does not have, also inside of structs; return whether that made a version."""
+        if _has_all(self.schema(), wanted):
+            return False
         empty = to_arrow_schema(wanted, timezone="UTC").empty_table()
         try:
             _delta().write_deltalake(self.path, empty, mode="append", schema_mode="merge")
         except _errors() as error:
             raise StorageError(f"the rows for {self.path} do not fit the table: {error}") from error
+        return True
 
     def _commit(
         self, schema: types.StructType, files: list[Any], mode: str, partition_by: Sequence[str],
