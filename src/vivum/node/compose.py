@@ -24,6 +24,8 @@ from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.ricochet.machine import TimelyMachine
+from vivum.protocols.ricochet.settings import TimelySettings
 from vivum.protocols.survey.machine import Surveyor
 from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSettings
 from vivum.wire.codec import FrameBuilder
@@ -71,6 +73,7 @@ class _Member:
         wanted: NodeId,
         trace: Tracer | None,
         builder: FrameBuilder | None,
+        timely: TimelySettings | None = None,
     ) -> None:
         self.nobody = Member(wanted, Incarnation(0))
         self.counters = Counters()
@@ -80,6 +83,15 @@ class _Member:
         self.qsm = QsmMachine(self.client, self.gate, settings, limits, builder=builder)
         once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
         self.unrepaired = UnrepairedMachine(self.client, self.gate, once, limits, multicast=settings.multicast)
+        self.timely = TimelyMachine(
+            self.client,
+            self.gate,
+            rng,
+            timely or TimelySettings(frame_bytes_max=settings.frame_bytes_max),
+            limits,
+            multicast=settings.multicast,
+            spread=self.qsm.spread_channel_of,
+        )
         self.role = ServiceRole(self.gate, self.client)
         self.surveyor = Surveyor(self.gate)
 
@@ -89,6 +101,7 @@ class _Member:
         machines: list[ProtocolMachine] = [
             qsm,
             self.unrepaired,
+            self.timely,
             membership,
             DirectoryClient(service, lambda: client.member, gate),
             DirectoryMachine(self.role.service, gate),
@@ -110,12 +123,13 @@ def compose_member(
     *,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
+    timely: TimelySettings | None = None,
 ) -> MemberParts:
     """Make a node that finds or carries its service, joins the domain, and uses topics of all guarantees.
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder)
+    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, timely)
     gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
     finder = Finder(
         endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
@@ -154,12 +168,13 @@ def compose_member_without_discovery(
     *,
     wanted: NodeId,
     trace: Tracer | None = None,
+    timely: TimelySettings | None = None,
 ) -> Node:
     """Make the same node without discovery: one of `services` has the service, or knows where it is.
 
     It joins at once and asks for the id `wanted`. It carries the service only as a standby that takes over.
     """
-    member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None)
+    member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None, timely)
     return member.node(member.role, lambda: services[0])
 
 

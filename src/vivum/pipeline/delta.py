@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from vivum.core.errors import UsageError
+from vivum.core.extras import missing_library
 from vivum.storage.errors import StorageError
 
 ROWS_PER_GROUP = 131_072
@@ -273,7 +274,7 @@ def _delta() -> Any:
     try:
         import deltalake
     except ImportError as error:
-        raise UsageError("tables need the package deltalake; install it with: pip install 'vivum[spark]'") from error
+        raise missing_library(error, "tables need") or error from error
     return deltalake
 
 

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from vivum.core.ids import Endpoint
 from vivum.core.machine import Event
 from vivum.node.compose import compose_service
+from vivum.observe.counters import counter_list
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.runtime.driver import Driver
 from vivum.runtime.environment import current_environment
+from vivum.runtime.metrics import Metric, metrics_text
 
 
 class ServiceHost:
@@ -46,6 +48,16 @@ class ServiceHost:
         """The number of nodes in the domain."""
         info = self._parts.beaconer.info
         return 0 if info is None else info.lives
+
+    def metrics(self, domain: str) -> str:
+        """Write the service's metrics as Prometheus reads them."""
+        counted = self._parts.counters.as_dict()
+        metrics = [Metric("up", "1 while the service runs", 1), Metric("nodes", "Nodes in the domain", self.nodes)]
+        metrics += [
+            Metric(f"{name}_total", f"{meaning} ({unit})", counted[name], is_counter=True)
+            for name, unit, meaning in counter_list()
+        ]
+        return metrics_text(metrics, {"domain": domain, "node": "service"})
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, ServiceOutranked) and not self._is_outranked:
