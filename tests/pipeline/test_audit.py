@@ -150,6 +150,26 @@ def test_each_group_is_judged_by_what_its_guarantee_promises(spark, tmp_path, mo
     assert {each.witnesses[0].group for each in verdict.violations} == {1, 2, 3, 4, 5}
 
 
+def test_what_a_killed_sender_sent_last_is_unknown_and_of_one_that_ended_in_order_it_is_a_creation(spark, tmp_path):
+    history = History()
+    for life in ("1.1", "2.1", "3.1"):
+        history.join(life, 1)
+    for sender in ("1.1", "2.1"):
+        for sequence in (1, 2, 3):
+            history.send(sender, sequence, group=1)
+            history.deliver("3.1", sender, sequence, group=1)
+    history.deliver("3.1", "1.1", 4, group=1)
+    history.deliver("3.1", "2.1", 4, group=1)
+    history.stop("2.1")
+    by_node: dict[int, list[TraceRecord]] = {}
+    for record in history.records:
+        by_node.setdefault(record.node, []).append(record)
+    for node, records in by_node.items():
+        write(tmp_path, records, f"node-{node}")
+    (found,) = audit(tmp_path, spark, checks=["no_creation"]).violations
+    assert [(each.sender, each.sequence) for each in found.witnesses] == [(2, 4)]
+
+
 def test_what_is_no_trace_is_told_in_one_sentence(spark, tmp_path):
     with pytest.raises(StorageError, match=r"cannot read the trace .*: No such file"):
         audit(tmp_path / "nowhere", spark)

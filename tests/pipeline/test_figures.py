@@ -103,14 +103,14 @@ def test_every_line_of_every_picture_is_a_row_with_the_mean_of_the_seeds(spark, 
     tables = Tables(str(tmp_path / "tables"))
     counts = figures(spark, sweeps, tables, experiments)
     assert counts == {"figures": 12, "experiment_points": 8, "quarantined": 1}
-    rows = spark.read.parquet(tables.path("gold", "figures")).filter("figure = 'throughput'").collect()
+    rows = tables.read(spark, "gold", "figures").filter("figure = 'throughput'").collect()
     found = {(row.series, row.x): (row.y, row.y_least, row.y_most, row.seeds) for row in rows}
     assert found["median, 2 sender(s)", 10.0] == (2011.5, 2011.0, 2012.0, 2)
     assert found["1 sender(s)", 5.0] == (503.25, 503.0, 503.5, 2)
     assert {(row.experiment, row.papers, row.x_name) for row in rows} == {("small", "seed 004, Figure 11", "nodes")}
-    (pending,) = spark.read.parquet(tables.path("gold", "figures")).filter("figure = 'one' and x > 2008").collect()
+    (pending,) = tables.read(spark, "gold", "figures").filter("figure = 'one' and x > 2008").collect()
     assert (pending.x, pending.y, pending.series) == (2011.5, 10.5, "pending")
-    relative = spark.read.parquet(tables.path("gold", "figures")).filter("figure = 'relative' and x = 5").collect()
+    relative = tables.read(spark, "gold", "figures").filter("figure = 'relative' and x = 5").collect()
     assert [(row.y_most, row.seeds) for row in relative] == [(pytest.approx(100 * 2006 / 1006), 2)]
 
 
@@ -118,13 +118,13 @@ def test_rates_are_compared_with_the_baseline_and_what_is_not_described_is_told(
     sweeps, experiments = swept
     tables = Tables(str(tmp_path / "tables"))
     figures(spark, sweeps, tables, experiments)
-    points = spark.read.parquet(tables.path("gold", "experiment_points")).collect()
+    points = tables.read(spark, "gold", "experiment_points").collect()
     shares = {
         (json.loads(row.axes)["traffic.0.senders"], json.loads(row.axes)["nodes"], row.seed): row for row in points
     }
     assert shares[2, 5, 1].rate_relative == pytest.approx(2006 / 1006)
     assert shares[1, 10, 2].rate_relative == 1.0
-    (left,) = spark.read.parquet(tables.path("gold", "quarantine", "experiment_points")).collect()
+    (left,) = tables.read(spark, "gold", "quarantine", "experiment_points").collect()
     assert (left.key, left.reason) == ("old", "not a point of the experiment as it is described now")
 
 
@@ -142,7 +142,7 @@ def test_a_sweep_ends_with_tables_and_pictures_and_its_results_make_the_figures(
     made = figures(spark, tmp_path / "sweeps", tables, REAL)
     assert made["figures"] > 0
     assert made["experiment_points"] == report["points"]
-    names = {row.figure for row in spark.read.parquet(tables.path("gold", "figures")).collect()}
+    names = {row.figure for row in tables.read(spark, "gold", "figures").collect()}
     # No point of a quick sweep has an axis for the size of messages, by which the others choose.
     assert names == {"load_latency"}
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import msgspec
 import pytest
 from pyspark.errors import PySparkException
@@ -15,16 +16,18 @@ from recorded.consumer import Consumer
 from recorded.exchange import NINE, SECOND_NS, Exchange, write_exchange
 from vivum.cli.app import main
 from vivum.core.errors import UsageError, VivumError
+from vivum.pipeline.delta import DeltaFolder
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.glance import Glance
 from vivum.pipeline.jobs.market import market
 from vivum.pipeline.jobs.operations import operations
 from vivum.pipeline.jobs.running import spark_error
-from vivum.pipeline.jobs.silver import new_messages, silver
+from vivum.pipeline.jobs.silver import silver
 from vivum.pipeline.jobs.surveillance import surveillance
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, MarketQuote, MarketTrade, SurveillanceAlert
+from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_log import SegmentLog
@@ -45,7 +48,7 @@ def day(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_bronze_keeps_every_delivery_once_by_date_and_topic(spark, day):
     folder, tables, answers = day
-    rows = spark.read.parquet(tables.path("bronze", "deliveries"))
+    rows = tables.read(spark, "bronze", "deliveries")
     assert rows.count() == answers["bronze"]["rows"] == rows.select("offset").distinct().count()
     assert {row.topic for row in rows.select("topic").distinct().collect()} == {
         "/swx/quotes", "/swx/trades", "/swx/orders",
@@ -60,9 +63,9 @@ def test_silver_keeps_each_message_once_and_puts_bad_ones_into_quarantine(spark,
     # A minute behind the last trade, eighty seconds after nine.
     told = {"rows": 8, "late": 0, "refused": 1, "watermark": "2025-11-15T09:00:20.000+00:00"}
     assert answers["silver"]["MarketTrade"] == told
-    trades = spark.read.parquet(tables.path("silver", "MarketTrade"))
+    trades = tables.read(spark, "silver", "MarketTrade")
     assert trades.filter("value.price = 102.0").count() == 1
-    bad = spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).collect()
+    bad = tables.read(spark, "silver", "quarantine", "MarketTrade").collect()
     assert [(bytes(row.payload), "malformed" in row.reason) for row in bad] == [(b"\xc1garbage", True)]
 
 
@@ -90,35 +93,127 @@ def test_a_copy_or_a_straggler_of_an_old_message_is_treated_right_in_a_later_run
     bronze(spark, str(tmp_path / "log"), tables)
     told = {"rows": 3, "late": 1, "refused": 0, "watermark": watermark}
     assert silver(spark, tables, "30s")["MarketTrade"] == told
-    # A batch that is done again calls the same rows late.
-    for name in ("1", ".1.crc"):
-        (Path(tables.silver_checkpoint("MarketTrade")) / "commits" / name).unlink()
-    assert silver(spark, tables, "30s")["MarketTrade"] == told
-    rows = spark.read.parquet(tables.path("silver", "MarketTrade")).orderBy("sent_ns").collect()
+    # Nothing new: nothing done.
+    version = tables.table("silver", "MarketTrade").version()
+    assert silver(spark, tables, "30s")["MarketTrade"] == told | {"rows": 0, "late": 0}
+    assert tables.table("silver", "MarketTrade").version() == version
+    rows = tables.read(spark, "silver", "MarketTrade").orderBy("sent_ns").collect()
     assert [(row.value.price, row.is_late) for row in rows] == [
         (100.0, False), (99.0, True), (102.0, False), (101.0, False), (103.0, False),
     ]  # fmt: skip
     market(spark, tables)
-    made = spark.read.parquet(tables.path("gold", "bars")).filter("width = '1min'").orderBy("start").collect()
+    made = tables.read(spark, "gold", "bars").filter("width = '1min'").orderBy("start").collect()
     assert [(bar.events, bar.late_events, bar.is_final) for bar in made] == [
         (2, 1, True), (1, 0, False), (1, 0, False), (1, 0, False),
     ]  # fmt: skip
-    assert spark.read.parquet(tables.path("silver", "quarantine", "MarketTrade")).count() == 1
+    assert tables.read(spark, "silver", "quarantine", "MarketTrade").count() == 1
 
 
-def test_a_batch_that_is_done_again_after_a_crash_keeps_its_rows(spark, day, tmp_path):
+def test_a_job_that_is_killed_before_its_commit_leaves_nothing_and_the_next_one_takes_all(spark, tmp_path, monkeypatch):
+    class KilledError(BaseException):
+        pass
+
+    def kill(*_: Any) -> None:
+        raise KilledError
+
+    write_exchange(tmp_path / "log")
+    tables = Tables(str(tmp_path / "tables"))
+    bronze(spark, str(tmp_path / "log"), tables)
+    commit = DeltaFolder._commit
+    for left in (0, 1):
+        # In the very first write of silver; then between the quarantine and the rows.
+        monkeypatch.setattr(DeltaFolder, "_commit", kill if not left else kill_the_good(commit, kill))
+        with pytest.raises(KilledError):
+            silver(spark, tables)
+        monkeypatch.setattr(DeltaFolder, "_commit", commit)
+        assert not tables.there("silver", "MarketTrade")
+    assert tables.there("silver", "quarantine", "MarketTrade")
+    told = silver(spark, tables)["MarketTrade"]
+    assert (told["rows"], told["refused"]) == (8, 0)
+    assert tables.read(spark, "silver", "MarketTrade").count() == 8
+    assert tables.read(spark, "silver", "quarantine", "MarketTrade").count() == 1
+
+
+def kill_the_good(commit: Any, kill: Any) -> Any:
+    def commit_or_die(self: DeltaFolder, *words: Any) -> None:
+        (kill if self.path.endswith("silver/MarketTrade") else commit)(self, *words)
+
+    return commit_or_die
+
+
+def test_tables_are_delta_tables_that_pandas_reads_with_time_travel_and_that_are_compacted(spark, day):
     _, tables, _ = day
-    stored = spark.read.parquet(tables.path("silver", "MarketTrade"))
-    number = stored.agg({"batch": "max"}).first()[0]
-    again = stored.filter(f"batch = {number}").drop("batch")
-    assert new_messages(again, [tables.path("silver", "MarketTrade")], number).count() == again.count() > 0
-    assert new_messages(again, [tables.path("silver", "MarketTrade")], number + 1).count() == 0
+    market(spark, tables)
+    bars = deltalake.DeltaTable(tables.path("gold", "bars"))
+    assert sorted(bars.to_pandas()["width"].unique()) == ["1min", "1s"]
+    trades = deltalake.DeltaTable(tables.path("silver", "MarketTrade"), version=0).to_pandas()
+    assert len(trades) == 8
+    assert trades["value"].iloc[0]["symbol"]
+
+
+def test_small_files_are_joined_and_removed_without_a_change_of_rows(spark, tmp_path, capsys):
+    table = Tables(str(tmp_path)).table("gold", "numbers")
+    for first in (0, 3, 6):
+        table.append(spark.range(first, first + 3), progress={"job": first})
+    version = table.version()
+    assert main(["pipeline", "optimize", "--tables", str(tmp_path), "--keep-hours", "0", "--json"]) == 0
+    assert '"into":1' in capsys.readouterr().out
+    assert table.version() > version
+    assert sorted(row.id for row in table.read(spark).collect()) == list(range(9))
+    assert len(list(Path(table.path).rglob("*.parquet"))) == 1
+    assert table.added(spark, version, table.version()).count() == 0
+    assert table.progress("job") == 6
+    # Two jobs at a time: the second one's commit fails, and leaves nothing.
+    base = table.version()
+    table.append(spark.range(9, 10))
+    with pytest.raises(StorageError, match="another job may have written it meanwhile"):
+        table._commit(spark.range(1).schema, [], "append", (), {"job": 7}, base)
+    assert table.progress("job") == 6
+
+
+def test_topics_of_one_type_name_and_of_later_fields_and_types_lose_nothing(spark, tmp_path):
+    """Two types named Reading that do not fit each other, one that gains a field, and a topic that is typed later."""
+
+    def described(*fields: tuple[str, type], **more: Any) -> Any:
+        return msgspec.defstruct("Reading", [*fields, *[(n, t, d) for n, (t, d) in more.items()]])
+
+    def write(log: SegmentLog, topic: str, *values: Any) -> None:
+        payloads = [msgspec.msgpack.encode(each) for each in values]
+        log.append([RecordedRun(topic, 1, 1, log.next_offset, 1, NINE, NINE, payloads)])
+
+    plain, other = described(("celsius", float)), described(("volts", int))
+    tables = Tables(str(tmp_path / "tables"))
+
+    def run() -> Any:
+        bronze(spark, str(tmp_path / "log"), tables)
+        return silver(spark, tables)
+
+    with SegmentLog(tmp_path / "log") as log:
+        log.declare("/a", plain)
+        log.declare("/b", other)
+        write(log, "/a", plain(1.0))
+        write(log, "/b", other(5))
+        write(log, "/later", plain(2.0))
+    first = run()
+    (name,) = [each for each in first if each.startswith("Reading-")]
+    assert (first["Reading"]["rows"], first[name]["rows"]) == (1, 1)
+    wider = described(("celsius", float), place=(str, ""))
+    with SegmentLog(tmp_path / "log") as log:
+        log.declare("/a", wider)
+        log.declare("/later", plain)
+        write(log, "/a", wider(3.0, "roof"))
+    again = run()
+    assert (again["Reading"]["rows"], again[name]["rows"]) == (2, 0)
+    rows = tables.read(spark, "silver", "Reading").select("topic", "value.*").orderBy("celsius").collect()
+    assert [(row.topic, row.celsius, row.place) for row in rows] == [
+        ("/a", 1.0, None), ("/later", 2.0, None), ("/a", 3.0, "roof"),
+    ]  # fmt: skip
 
 
 def test_bars_have_open_high_low_close_volume_and_spread(spark, day):
     _, tables, _ = day
     market(spark, tables)
-    rows = spark.read.parquet(tables.path("gold", "bars")).filter("symbol = 'NESN'").orderBy("start", "width").collect()
+    rows = tables.read(spark, "gold", "bars").filter("symbol = 'NESN'").orderBy("start", "width").collect()
     found = [(row.width, row.open, row.high, row.low, row.close, row.volume, row.spread) for row in rows]
     assert found == [
         ("1min", 100.0, 103.0, 99.0, 101.0, 40, 1.0),
@@ -132,7 +227,7 @@ def test_surveillance_finds_each_planted_pattern_and_nobody_else(spark, day):
     _, tables, _ = day
     told = surveillance(spark, tables)
     assert told["alerts"] == {"wash_trade": 2, "quote_stuffing": 1, "layering": 1, "front_running": 1}
-    rows = spark.read.parquet(tables.path("gold", "alerts")).collect()
+    rows = tables.read(spark, "gold", "alerts").collect()
     assert {row.who for row in rows} == {"washer", "left and right", "stuffer", "layerer", "runner"}
     (wash,) = [row for row in rows if row.who == "left and right"]
     assert (wash.first_ns, wash.last_ns) == (NINE + 71 * SECOND_NS, NINE + 80 * SECOND_NS)
@@ -152,11 +247,11 @@ def test_rows_that_make_no_sense_are_put_into_quarantine_with_the_reason_and_cou
     silver(spark, tables)
     assert market(spark, tables) == {"bars": 2, "quarantined": 4}
     assert surveillance(spark, tables) == {"alerts": {}, "quarantined": 4}
-    kept = spark.read.parquet(tables.path("gold", "quarantine", "market", "MarketTrade")).orderBy("sent_ns").collect()
+    kept = tables.read(spark, "gold", "quarantine", "market", "MarketTrade").orderBy("sent_ns").collect()
     assert [(row.sequence, row.reason) for row in kept] == [
         (2, "the price is no number"), (3, "the size is not above 0"), (4, "no symbol"),
     ]  # fmt: skip
-    (order,) = spark.read.parquet(tables.path("gold", "quarantine", "surveillance", "MarketOrder")).collect()
+    (order,) = tables.read(spark, "gold", "quarantine", "surveillance", "MarketOrder").collect()
     assert (order.trader, order.reason) == ("t", "the side is neither buy nor sell")
 
 
@@ -177,7 +272,7 @@ def test_alerts_are_published_once_however_often_the_job_runs(spark, day):
         exchange.log.close()
         bronze(spark, str(folder / "morelog"), more)
         silver(spark, more)
-        Path(more.path("silver", "MarketTrade", "batch=0")).rename(tables.path("silver", "MarketTrade", "batch=7"))
+        tables.table("silver", "MarketTrade").append(more.read(spark, "silver", "MarketTrade"))
         surveillance(spark, tables)
         published.append(publish_alerts(spark, tables, {"domain": domain})["published"])
         alerts = consumer.values(topic, 6)
@@ -210,8 +305,8 @@ def test_operations_sums_up_a_trace(spark, tmp_path):
     assert main(["sim", "run", "quickstart", "--trace", str(tmp_path / "trace"), "--json"]) == 0
     tables = Tables(str(tmp_path / "tables"))
     operations(spark, str(tmp_path / "trace"), tables)
-    groups = spark.read.parquet(tables.path("gold", "operations_topics"))
-    nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
+    groups = tables.read(spark, "gold", "operations_topics")
+    nodes = tables.read(spark, "gold", "operations_nodes")
     trace = spark.read.parquet(str(tmp_path / "trace"))
     assert groups.agg({"deliveries": "sum"}).first()[0] == trace.filter("kind = 'message_delivered'").count()
     assert nodes.agg({"datagrams_lost": "sum"}).first()[0] == trace.filter("kind = 'frame_dropped'").count() > 0
@@ -226,7 +321,7 @@ def test_operations_tells_how_long_a_round_of_a_simulated_ring_takes(spark, tmp_
     assert main(["sim", "run", str(scenario), "--trace", str(tmp_path / "trace"), "--json"]) == 0
     tables = Tables(str(tmp_path / "tables"))
     operations(spark, str(tmp_path / "trace"), tables)
-    nodes = spark.read.parquet(tables.path("gold", "operations_nodes"))
+    nodes = tables.read(spark, "gold", "operations_nodes")
     assert nodes.filter("ring_ms > 0 and ring_ms < 10000").count() > 0
 
 
@@ -249,11 +344,11 @@ def test_operations_tells_topics_repairs_and_rounds_of_live_nodes(spark, tmp_pat
     asyncio.run(asyncio.wait_for(talk(), 120))
     tables = Tables(str(tmp_path / "tables"))
     operations(spark, str(tmp_path / "trace"), tables)
-    topics = spark.read.parquet(tables.path("gold", "operations_topics"))
+    topics = tables.read(spark, "gold", "operations_topics")
     assert [row.topic for row in topics.select("topic").distinct().collect()] == ["/swx/NESN"]
     assert topics.agg({"deliveries": "sum"}).first()[0] == 400
     # Before it has a number a node may refuse frames, as node 0.
-    nodes = spark.read.parquet(tables.path("gold", "operations_nodes")).filter("node > 0")
+    nodes = tables.read(spark, "gold", "operations_nodes").filter("node > 0")
     told = nodes.groupBy("node").sum().collect()
     assert len(told) == 2
     assert all(row["sum(datagrams)"] > 0 and row["sum(datagrams_lost)"] > 0 for row in told)
@@ -304,7 +399,7 @@ def test_a_damaged_segment_stops_bronze_in_one_sentence_and_leaves_no_row(spark,
     # Once it is whole again, the same command takes all of it.
     segment.write_bytes(whole)
     assert bronze(spark, str(quotes), tables)["rows"] == 60
-    assert spark.read.parquet(tables.path("bronze", "deliveries")).count() == 60
+    assert tables.read(spark, "bronze", "deliveries").count() == 60
 
 
 @pytest.mark.parametrize(

@@ -29,17 +29,20 @@ def run(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, env=environment)
 
 
-def test_a_job_runs_with_spark_submit_where_that_was_told_to_run(tmp_path):
+def test_a_job_runs_with_spark_submit_where_that_was_told_to_run_and_with_its_settings(tmp_path):
     write_quotes(tmp_path / "log")
     words = [JOBS / "bronze.py", "--log", tmp_path / "log", "--tables", tmp_path / "tables"]
     told = {"enabled": "true", "dir": tmp_path / "events", "compress": "false"}
     (tmp_path / "events").mkdir()
     events = [word for key, value in told.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
     fast = ["--driver-java-options", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"]
-    done = run(SUBMIT, "--master", "local[1]", *fast, *events, *words)
+    chosen = ["--conf", "spark.sql.shuffle.partitions=7", "--conf", "spark.sql.session.timeZone=Asia/Tokyo"]
+    done = run(SUBMIT, "--master", "local[1]", *fast, *events, *chosen, *words)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == {"rows": 60}
-    assert any('"spark.master":"local[1]"' in each.read_text() for each in (tmp_path / "events").rglob("events*"))
+    told = "".join(each.read_text() for each in (tmp_path / "events").rglob("events*"))
+    for setting in ('"spark.master":"local[1]"', '"spark.sql.shuffle.partitions":"7"', '"Asia/Tokyo"'):
+        assert setting in told
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow
 import pytest
 from pyspark.errors import PySparkException
@@ -24,6 +25,7 @@ from vivum.pipeline.jobs.running import spark_error
 from vivum.pipeline.sink.options import read_sink_options
 from vivum.pipeline.sink.sink import VivumStreamWriter
 from vivum.pipeline.sink.staging import STAGED_SCHEMA, SinkFolder
+from vivum.storage.errors import StorageError
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog
 from vivum.storage.traces import read_trace
@@ -76,7 +78,7 @@ def test_a_write_with_a_name_is_published_once(spark, consumer, tmp_path):
     publish(rows.limit(1), consumer, topic="/once", query="wednesday", staging=str(tmp_path))
     assert len(consumer.values(topic, 11)) == 11
     assert topic.statistics().repeated == 0
-    assert not list(tmp_path.glob("*/staged/*"))
+    assert not list(tmp_path.glob("*/staged/*.arrow"))
 
 
 def test_a_typed_stream_goes_from_a_log_to_a_topic_batch_by_batch(spark, consumer, tmp_path):
@@ -97,7 +99,7 @@ def test_a_typed_stream_goes_from_a_log_to_a_topic_batch_by_batch(spark, consume
     assert [each.value for each in events] == [Place(number, 7) for number in range(6)]
     # With linger 0 the sink's node leaves after each batch: another one publishes the next.
     assert len({each.sender for each in events}) == 3
-    assert not list((tmp_path / "checkpoint").glob("vivum-sink/*/staged/*"))
+    assert not list((tmp_path / "checkpoint").glob("vivum-sink/*/staged/*.arrow"))
 
 
 def test_the_node_of_a_stream_says_goodbye_when_spark_stops(consumer, tmp_path):
@@ -148,7 +150,7 @@ def test_a_batch_that_was_left_half_way_is_finished_from_what_was_sealed(consume
     topic = consumer.enter("/r")
     writer = stream_writer(consumer, tmp_path)
     folder = SinkFolder(writer.options.folder)
-    sealed = folder.seal(0, [writer.write(rows_of(b"a", b"b")), writer.write(rows_of(b"c"))])
+    sealed = folder.seal(0, [writer.write(rows_of(b"a", b"b")), writer.write(rows_of(b"c"))], None)
     # Spark replays the batch, and it comes out in another order.
     again = [writer.write(rows_of(b"c", b"a")), writer.write(rows_of(b"b"))]
     writer.abort(again, 0)
@@ -156,11 +158,54 @@ def test_a_batch_that_was_left_half_way_is_finished_from_what_was_sealed(consume
     writer.commit([writer.write(rows_of(b"c", b"a")), writer.write(rows_of(b"b"))], 0)
     assert consumer.values(topic, 3) == [b"a", b"b", b"c"]
     # And once more, after it was published: nothing is sent.
-    writer.commit([writer.write(rows_of(b"x"))], 0)
+    writer.commit([writer.write(rows_of(b"b", b"c", b"a"))], 0)
     writer.commit([writer.write(rows_of(b"d"))], 1)
     assert consumer.values(topic, 1) == [b"d"]
     assert topic.statistics().repeated == 0
-    assert not list(Path(writer.options.folder, "staged").iterdir())
+    assert not list(Path(writer.options.folder, "staged").glob("*.arrow"))
+
+
+def test_what_a_batch_has_more_when_it_is_planned_anew_is_published_behind_the_rest(consumer, tmp_path):
+    topic = consumer.enter("/r")
+    writer = stream_writer(consumer, tmp_path)
+    writer.commit([writer.write(rows_of(b"0"))], 0)
+    writer.commit([writer.write(rows_of(b"a", b"b", b"a"))], 1)
+    # The last files in `offsets` and `commits` were deleted, and more rows are there by now.
+    writer.commit([writer.write(rows_of(b"x", b"a", b"a")), writer.write(rows_of(b"a", b"b", b"y"))], 1)
+    writer.commit([writer.write(rows_of(b"a", b"a", b"a", b"b", b"x", b"y", b"z"))], 1)
+    writer.commit([writer.write(rows_of(b"end"))], 2)
+    events = consumer.values(topic, 9)
+    assert events == [b"0", b"a", b"b", b"a", *events[4:7], b"z", b"end"]
+    assert sorted(events[4:7]) == [b"a", b"x", b"y"]
+    assert topic.statistics().repeated == 0
+
+
+def test_a_batch_that_lacks_rows_that_were_published_stops_the_query_unless_it_is_trusted(consumer, tmp_path):
+    topic = consumer.enter("/r")
+    writer = stream_writer(consumer, tmp_path)
+    writer.commit([writer.write(rows_of(b"a", b"b"))], 0)
+    with pytest.raises(StorageError, match=r"batch 0 was published with other rows than now: .* replays to 'trust'"):
+        writer.commit([writer.write(rows_of(b"a", b"c"))], 0)
+    trusting = stream_writer(consumer, tmp_path, replays="trust")
+    trusting.commit([trusting.write(rows_of(b"a", b"c"))], 0)
+    trusting.commit([trusting.write(rows_of(b"d"))], 1)
+    assert consumer.values(topic, 3) == [b"a", b"b", b"d"]
+
+
+def test_a_query_that_begins_again_passes_over_the_same_batches_and_stops_at_others(consumer, tmp_path):
+    topic = consumer.enter("/r")
+    writer = stream_writer(consumer, tmp_path)
+    for number in range(3):
+        writer.commit([writer.write(rows_of(b"%d" % number))], number)
+    # All of `offsets` and `commits` was deleted.
+    writer.commit([writer.write(rows_of(b"0"))], 0)
+    with pytest.raises(StorageError, match="batch 1 was published with others up to batch 2 after it"):
+        writer.commit([writer.write(rows_of(b"1", b"2"))], 1)
+    writer.commit([writer.write(rows_of(b"1"))], 1)
+    writer.commit([writer.write(rows_of(b"2", b"3"))], 2)
+    writer.commit([writer.write(rows_of(b"4"))], 3)
+    assert consumer.values(topic, 5) == [b"%d" % number for number in range(5)]
+    assert topic.statistics().repeated == 0
 
 
 def test_a_driver_that_died_after_sending_leaves_no_message_twice(consumer, tmp_path):
@@ -171,8 +216,8 @@ def test_a_driver_that_died_after_sending_leaves_no_message_twice(consumer, tmp_
         writer.commit([writer.write(rows_of(b"%d" % number, b"-"))], number)
     # As if the machine had died before the note about batch 2 was on the disk, but after all was sent.
     staged = writer.write(rows_of(b"2", b"-"))
-    folder._write(folder.state().__class__(2, (staged.file,), ("/r",), 2, False))
-    writer.commit([None], 2)
+    folder._write(msgspec.structs.replace(folder.state(), files=(staged.file,), is_published=False))
+    writer.commit([writer.write(rows_of(b"-", b"2"))], 2)
     writer.commit([writer.write(rows_of(b"3"))], 3)
     assert consumer.values(topic, 7) == [b"0", b"-", b"1", b"-", b"2", b"-", b"3"]
     assert topic.statistics().repeated == 2
@@ -259,6 +304,7 @@ PAYLOAD = "payload binary"
         (PAYLOAD, {"topic": "/a", "timeout": "soon"}, "timeout='soon' must be a number of seconds"),
         (PAYLOAD, {"topic": "/a", "timeout": "0"}, "timeout must be above 0"),
         (PAYLOAD, {"topic": "/a", "linger": "-1"}, "linger='-1' must be a number of seconds, 0 or more"),
+        (PAYLOAD, {"topic": "/a", "replays": "x"}, "replays='x' must be compare or trust"),
         (PAYLOAD, {"topic": "/a", "query": "x"}, "a write with a name needs the option 'staging'"),
     ],
 )  # fmt: skip
@@ -276,7 +322,7 @@ def test_each_wrong_option_of_the_sink_is_told_in_one_sentence(columns, options,
     ("options", "told"),
     [
         ({}, "a stream needs .option('checkpointLocation', DIR) on the query itself"),
-        ({"checkpointLocation": "s3://bucket/x"}, "must be a local or mounted directory"),
+        ({"checkpointLocation": "s3://bucket/x"}, "is on s3, which Vivum does not read; give a local"),
         ({"checkpointLocation": "/nowhere"}, "cannot read the id of the query in /nowhere/metadata"),
         ({"checkpointLocation": "/nowhere", "query": "x"}, "option 'query' is for batches"),
     ],

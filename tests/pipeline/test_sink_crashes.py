@@ -1,8 +1,9 @@
-"""The sink under `kill -9`: every result once, whatever was lost of Spark's own notes."""
+"""The sink under `kill -9`: every result once, whatever is deleted of Spark's own notes."""
 
 import asyncio
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,13 +41,19 @@ def kill_session(leader: int) -> None:
                     os.kill(int(each.name), signal.SIGKILL)
 
 
-def forget_last_commit(checkpoint: Path) -> None:
-    """Delete the newest entry of the log in which Spark notes the batches that it finished."""
-    entries = [each for each in (checkpoint / "commits").glob("*") if each.name.isdecimal()]
+def forget_last(checkpoint: Path, notes: str) -> None:
+    """Delete the newest entry of `commits` (batches that Spark finished) or of `offsets` (those that it planned)."""
+    entries = [each for each in (checkpoint / notes).glob("*") if each.name.isdecimal()]
     if entries:
         newest = max(entries, key=lambda each: int(each.name))
         newest.unlink()
         newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+def forget_all(checkpoint: Path) -> None:
+    """Delete all that Spark noted of batches: it begins again with the first."""
+    for notes in ("commits", "offsets"):
+        shutil.rmtree(checkpoint / notes, ignore_errors=True)
 
 
 class Crashes:
@@ -75,7 +82,15 @@ class Crashes:
                 # Each driver dies somewhere in its share: in the middle of a batch, or while Spark computes.
                 await self.run_driver(kill_at=number * share + self.chance.randrange(1, share))
                 self.cut += len(self.results) % ROWS_PER_BATCH > 0
-                forget_last_commit(self.folder / "checkpoint")
+                checkpoint = self.folder / "checkpoint"
+                match number % 3:
+                    case 1:
+                        forget_all(checkpoint)
+                    case 2:
+                        forget_last(checkpoint, "commits")
+                        forget_last(checkpoint, "offsets")
+                    case _:
+                        forget_last(checkpoint, "commits")
             await self.run_driver(kill_at=None)
             self.repeated = topic.statistics().repeated
 
@@ -125,5 +140,5 @@ def test_drivers_are_killed_and_the_consumer_has_every_result_once(tmp_path):
 
 
 @pytest.mark.soak
-def test_ten_drivers_are_killed_and_the_consumer_has_every_result_once(tmp_path):
-    check(tmp_path, kills=10, rows=22_000, seed=2)
+def test_twenty_drivers_are_killed_and_the_consumer_has_every_result_once(tmp_path):
+    check(tmp_path, kills=20, rows=42_000, seed=2)

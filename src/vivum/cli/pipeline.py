@@ -12,6 +12,7 @@ from rich.table import Table
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, MasterOption, command_group, console, say, write_json
 from vivum.core.errors import UsageError
+from vivum.pipeline.delta import KEEP_HOURS
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
 from vivum.pipeline.jobs.figures import figures
@@ -128,3 +129,26 @@ def _table(done: dict[str, dict[str, Any]]) -> Table:
             shown = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
             table.add_row("" if number else job, what.replace("_", " "), shown)
     return table
+
+
+@app.command("optimize")
+def optimize_tables(
+    tables: Annotated[Path, typer.Option(help="The folder of all tables.")] = Path("out/tables"),
+    keep_hours: Annotated[
+        int, typer.Option(min=0, help="Keep files that versions of the last hours list, for readers and time travel.")
+    ] = KEEP_HOURS,
+    as_json: JsonOption = False,
+) -> None:
+    """Join the small files of all tables, and remove files that no version needs any more."""
+    found = Tables(str(tables)).every()
+    if not found:
+        raise UsageError(f"{tables} has no tables; run `vivum pipeline run bronze` first")
+    text, done = console(as_json), {}
+    for each in found:
+        name = str(Path(each.path).relative_to(Path(tables).absolute()))
+        with text.status(name):
+            done[name] = each.optimize(keep_hours)
+    if as_json:
+        write_json({"tables": str(tables), "optimized": done})
+    else:
+        text.print(_table(done))

@@ -105,6 +105,8 @@ async def _record(
             await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
             while not task.done():
                 await asyncio.wait([task], timeout=0.05)
+                while log.types.changes:
+                    notes.print(f"[yellow]type:[/] {escape(log.types.changes.pop(0))}")
                 if recorder.missed > told and clock() - told_at >= TELL_S:
                     told, told_at = recorder.missed, clock()
                     notes.print(f"[yellow]missed:[/] {told:,} messages so far are not in the log")

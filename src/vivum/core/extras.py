@@ -11,6 +11,7 @@ EXTRAS: dict[str, str] = {
     "xxhash": "log",
     "pyspark": "spark",
     "pandas": "spark",
+    "deltalake": "spark",
     "uvloop": "fast",
     "zmq": "bench",
     "zenoh": "bench",

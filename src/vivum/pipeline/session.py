@@ -24,6 +24,14 @@ MEMORY = "2g"
 _JAVA = {False: "-XX:+UseParallelGC", True: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"}
 _MASTER = re.compile(r"local$|local\[.+\]$|local-cluster\[.+\]$|spark://.+|yarn$|k8s://.+")
 _WAREHOUSE = "spark.sql.warehouse.dir"
+_SESSION = {
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
+"""Settings that can be changed while a session runs. With `spark-submit` its own settings count first."""
+
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 
@@ -56,26 +64,33 @@ def session(
     # Hostnames of machines in containers often lead nowhere.
     if where.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    ours = {
-        **({"spark.master": where} if where else {}),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_JAVA[brief]}",
-        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
-    }
-    chosen = {**ours, **(settings or {})}
-    if _WAREHOUSE not in chosen and _spark_session().getActiveSession() is None:
-        chosen[_WAREHOUSE] = _temporary_warehouse()
+    chosen = dict(settings or {})
+    if not is_submitted:
+        ours = {
+            "spark.master": where,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": memory,
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()} {_JAVA[brief]}",
+            **_SESSION,
+        }
+        chosen = {**ours, **chosen}
+        if _WAREHOUSE not in chosen and _spark_session().getActiveSession() is None:
+            chosen[_WAREHOUSE] = _temporary_warehouse()
+    elif where:
+        chosen["spark.master"] = where
     for key, value in chosen.items():
         builder = builder.config(key, value)
     # PySpark would print every failed query as JSON, beside the exception that it raises.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     spark: SparkSession = builder.getOrCreate()
+    if is_submitted:
+        # What the one who submitted it chose counts.
+        given = spark.sparkContext.getConf()
+        for key, value in _SESSION.items():
+            if not given.contains(key) and key not in chosen:
+                spark.conf.set(key, value)
     register(spark)
     return spark
 

@@ -111,6 +111,17 @@ class PayloadDecoder:
             values: list[Any] = list(map(self._decode, raw))
         except msgspec.MsgspecError:
             values, reasons = self._one_by_one(raw)
+        try:
+            return self._arrays(values, reasons)
+        except (OverflowError, pyarrow.ArrowException):
+            # A value that is of its type, and that no column takes.
+            reasons = reasons or [None] * len(raw)
+            for place, each in enumerate(values):
+                if each is not None and (reason := self._unfit(each)):
+                    values[place], reasons[place] = None, reason
+            return self._arrays(values, reasons)
+
+    def _arrays(self, values: list[Any], reasons: list[str | None] | None) -> tuple[Any, Any]:
         mask = None
         if reasons is not None:
             mask = pyarrow.array([each is None for each in values])
@@ -124,7 +135,16 @@ class PayloadDecoder:
                 column = list(map(shape, column))
             arrays.append(pyarrow.array(column, field.type, size=len(column)))
         value = pyarrow.StructArray.from_arrays(arrays, fields=list(self._value_type), mask=mask)
-        return value, pyarrow.array(reasons or [None] * len(raw), pyarrow.string(), size=len(raw))
+        return value, pyarrow.array(reasons or [None] * len(values), pyarrow.string(), size=len(values))
+
+    def _unfit(self, value: Any) -> str | None:
+        """Say which field of a value has no place in its column; None if all have."""
+        for (get, shape), field in zip(self._fields, self._value_type, strict=True):
+            try:
+                pyarrow.array([get(value) if shape is None else shape(get(value))], field.type)
+            except (OverflowError, pyarrow.ArrowException) as error:
+                return f"field {field.name} does not fit {field.type}: {error}"
+        return None
 
     def _one_by_one(self, raw: list[bytes]) -> tuple[list[Any], list[str | None]]:
         """Decode a column that has a bad payload in it, and find out which."""

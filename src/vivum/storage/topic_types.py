@@ -37,11 +37,16 @@ class TopicTypes:
         types: dict[str, TypeDescription | None] | None = None,
         guarantees: dict[str, str] | None = None,
         headed: set[str] | None = None,
+        former: dict[str, list[TypeDescription]] | None = None,
     ) -> None:
         self.types = types or {}
         self.guarantees = guarantees or {}
         self.headed = headed or set()
         """Topics whose payloads begin with a head, all of them."""
+        self.former = former or {}
+        """Types that topics had before, which those of later do not fit; oldest first."""
+        self.changes: list[str] = []
+        """What was declared here and did not fit what was known, in words."""
 
     @classmethod
     def read(cls, directory: Path) -> "TopicTypes":
@@ -55,6 +60,7 @@ class TopicTypes:
                 {topic: None if told is None else type_from_json(told) for topic, told in stored["topics"].items()},
                 msgspec.convert(stored.get("guarantees", {}), dict[str, str]),
                 msgspec.convert(stored.get("headed", []), set[str]),
+                {topic: [type_from_json(each) for each in told] for topic, told in stored.get("former", {}).items()},
             )
         except FileNotFoundError:
             return cls()
@@ -62,9 +68,10 @@ class TopicTypes:
             raise StorageError(f"cannot read the types {path}: {error}; restore the file or remove it") from error
 
     def declare(self, topic: str, message_type: Any) -> bool:
-        """Note a topic's type; return whether it was news. Raises `UsageError` if it does not fit the one before.
+        """Note a topic's type; return whether it was news.
 
-        The log keeps the type with all fields of both, so what an older program writes still fits.
+        The log keeps the type with all fields of both, so what an older program writes still fits. A type that does not
+        fit the one before is the next version of the topic, and the one before is kept as a former one.
         """
         new = describe_type(message_type)
         old = self.types.get(topic)
@@ -72,9 +79,10 @@ class TopicTypes:
             try:
                 new = join_types(old, new, as_stored=True)
             except TypesDiffer as why:
-                raise UsageError(
-                    f"type {new.name} does not fit the type of {topic} in the log: {why}; use another log"
-                ) from None
+                known = self.former.setdefault(topic, [])
+                if old not in known:
+                    known.append(old)
+                self.changes.append(f"{topic} has another type from now on, {new.name}: {why}")
         self.types[topic] = new
         return new != old
 
@@ -100,6 +108,7 @@ class TopicTypes:
             "topics": {topic: None if told is None else type_to_json(told) for topic, told in self.types.items()},
             "guarantees": self.guarantees,
             "headed": sorted(self.headed),
+            "former": {topic: [type_to_json(each) for each in told] for topic, told in self.former.items()},
         }
         write_whole(directory / TYPES_FILE, msgspec.json.format(msgspec.json.encode(stored), indent=1))
 

@@ -78,6 +78,27 @@ def test_columns_become_the_payloads_that_they_came_from():
     assert PayloadEncoder(Deal, struct.names).payloads(batch) == payloads
 
 
+def test_a_value_that_no_column_takes_is_refused_with_its_field_and_the_others_are_not():
+    class Counted(vivum.Message):
+        name: str
+        count: int
+        parts: list[int]
+
+    struct = spark_struct(describe_type(Counted))
+    value_type = to_arrow_schema(types.StructType([types.StructField("value", struct)]), timezone="UTC").field(0).type
+    values = [Counted("a", 1, [2]), Counted("b", 1 << 63, []), Counted("c", 3, [1, (1 << 64) - 1])]
+    payloads = [*map(msgspec.msgpack.encode, values), b"\xc1"]
+    decoder = PayloadDecoder(describe_type(Counted), value_type)
+    for column in (payloads[:3], payloads):
+        value, refused = decoder.columns(pyarrow.array(column))
+        assert [each is not None for each in value.to_pylist()] == [True, False, False, False][: len(column)]
+        reasons = refused.to_pylist()
+        assert reasons[0] is None
+        assert reasons[1].startswith("field count does not fit int64")
+        assert reasons[2].startswith("field parts does not fit list<")
+    assert "malformed" in reasons[3]
+
+
 def test_fields_without_a_column_type_are_named():
     class Odd(vivum.Message):
         name: str

@@ -47,16 +47,22 @@ def test_a_described_type_decodes_what_the_type_encoded():
     assert msgspec.to_builtins(decoded) == msgspec.to_builtins(order)
 
 
-def test_types_are_kept_beside_the_log_and_may_grow_but_not_change(tmp_path):
+def test_types_are_kept_beside_the_log_may_grow_and_begin_a_new_version_when_they_change(tmp_path):
     with SegmentLog(tmp_path) as log:
         log.declare("/orders", Order)
     with SegmentLog(tmp_path) as log:
         log.declare("/orders", OrderLater)
-        with pytest.raises(
-            UsageError, match=r"OrderOther does not fit .* symbol: str; in OrderOther it is symbol: int"
-        ):
-            log.declare("/orders", OrderOther)
-    assert TopicTypes.read(tmp_path).types["/orders"].name == "OrderLater"
+        assert log.types.changes == []
+        log.declare("/orders", OrderOther)
+        (told,) = log.types.changes
+    assert "/orders has another type from now on, OrderOther: field 1 is symbol: str; in OrderOther it is" in told
+    found = TopicTypes.read(tmp_path)
+    assert found.types["/orders"].name == "OrderOther"
+    assert [each.name for each in found.former["/orders"]] == ["OrderLater"]
+    # To and fro: each version is kept once.
+    for each in (Order, OrderOther, Order):
+        found.declare("/orders", each)
+    assert len(found.former["/orders"]) == 3
 
 
 def test_what_a_topic_promised_is_kept_beside_the_log_where_it_was_told(tmp_path):

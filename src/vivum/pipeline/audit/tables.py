@@ -89,7 +89,7 @@ class TraceTables:
         writer = (
             F.lit(self.writers[0]) if len(self.writers) == 1 else F.regexp_extract(name, r"^(.*)-[0-9]+\.parquet$", 1)
         )
-        self._every = every.withColumn("w", writer)
+        self._every = self._whole = every.withColumn("w", writer)
         self.judged = self._every.filter(F.col("kind").isin(*JUDGED))
         self.scope = EVERYTHING
         self._kept: list[DataFrame] = []
@@ -114,6 +114,12 @@ class TraceTables:
         chosen = self.judged.select(*_COLUMNS).join(F.broadcast(groups.select("group")), "group", "left_semi")
         rest.judged = self.keep(chosen)
         return rest
+
+    @property
+    def ended(self) -> DataFrame:
+        """Lives (`s`) whose trace goes to their end."""
+        stopped = self._whole.filter(F.col("kind") == "node_stopped")
+        return stopped.select(life("node", "incarnation").alias("s")).distinct()
 
     @cached_property
     def kinds(self) -> set[str]:

@@ -56,7 +56,7 @@ def publish_alerts(spark: SparkSession, tables: Tables, options: Mapping[str, st
 
 def _add_new(spark: SparkSession, tables: Tables, log: Path) -> None:
     names = list(SurveillanceAlert.__struct_fields__)
-    found = spark.read.parquet(tables.path("gold", "alerts")).select(*names).dropDuplicates(ALERT_KEY)
+    found = tables.read(spark, "gold", "alerts").select(*names).dropDuplicates(ALERT_KEY)
     files = sorted(log.glob("*.parquet"))
     if files:
         known = spark.read.parquet(*map(str, files)).select(*ALERT_KEY)

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as F
 
 from vivum.core.errors import UsageError
+from vivum.pipeline.delta import DeltaFolder
 from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
@@ -59,9 +60,9 @@ def figures(spark: SparkSession, sweeps: Path, tables: Tables, experiments: Path
         left.append(bad)
         lines += [_figure(mine, sweep, plot) for plot in sweep.experiment.plots]
     written = {"figures": lines, "experiment_points": points}
-    counts = {name: _write(spark, each, tables.path("gold", name)) for name, each in written.items()}
-    quarantine = tables.path("gold", "quarantine", "experiment_points")
-    return counts | {"quarantined": _write(spark, left, quarantine)}
+    counts = {name: _write(each, tables.table("gold", name)) for name, each in written.items()}
+    quarantine = tables.table("gold", "quarantine", "experiment_points")
+    return counts | {"quarantined": _write(left, quarantine)}
 
 
 def _sweeps(sweeps: Path, experiments: Path) -> list[Sweep]:
@@ -165,12 +166,11 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _write(spark: SparkSession, parts: list[DataFrame], path: str) -> int:
+def _write(parts: list[DataFrame], table: DeltaFolder) -> int:
     whole = parts[0]
     for each in parts[1:]:
         whole = whole.unionByName(each)
-    whole.drop("at").coalesce(1).write.mode("overwrite").parquet(path)
-    return spark.read.parquet(path).count()
+    return table.replace(whole.drop("at").coalesce(1)).rows
 
 
 def _run(spark: SparkSession, given: Any) -> dict[str, int]:

@@ -3,6 +3,9 @@
 Prices are those of trades; where a feed has only quotes, the middle between bid and ask. Inside a window, first and
 last are by the exchange's global order if the topic has one (`position`), else by the time of sending.
 
+A run makes the bars of those days anew of which silver has new rows, late ones too, or whose bars were not final yet,
+and puts them into the place of the former ones in one commit.
+
 A bar is final (`is_final`) when silver's watermark has passed the end of its window: only rows that come late change it
 then, and `late_events` tells how many of its events were. Until then it may be of a part of its window.
 
@@ -19,8 +22,8 @@ from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.program import TABLES, run_program
 from vivum.pipeline.jobs.quality import Checked
 from vivum.pipeline.jobs.running import check_writable
+from vivum.pipeline.jobs.silver import WATERMARK
 from vivum.pipeline.jobs.tables import Tables
-from vivum.pipeline.jobs.watermarks import reached_watermark_ms
 
 WINDOWS = {"1s": "1 second", "1min": "1 minute"}
 
@@ -67,25 +70,43 @@ def bars(prices: DataFrame, quotes: DataFrame | None, watermark_ms: int = 0) -> 
 
 
 def market(spark: SparkSession, tables: Tables) -> dict[str, int]:
-    """Make the table of bars anew. Returns how many there are, and how many rows were put into quarantine."""
-    checked = Checked(spark, tables, "market")
-    quotes, trades = checked.table("MarketQuote"), checked.table("MarketTrade")
-    if trades is not None:
-        prices = trades
-    elif quotes is not None:
-        prices = quotes.withColumn("price", F.expr("(bid + ask) / 2"))
-    else:
+    """Make the bars of the days that changed. Returns how many bars there are, and how many rows were refused."""
+    used = [name for name in ("MarketQuote", "MarketTrade") if tables.there("silver", name)]
+    if not used:
         raise UsageError(
             f"{tables.folder} has neither MarketTrade nor MarketQuote in silver; record a market feed first"
         )
     check_writable(tables.folder)
-    path = tables.path("gold", "bars")
-    used = [name for name, rows in (("MarketQuote", quotes), ("MarketTrade", trades)) if rows is not None]
+    gold = tables.table("gold", "bars")
+    versions = {name: tables.table("silver", name).version() for name in used}
+    dates = _changed(spark, tables, versions)
+    checked = Checked(spark, tables, "market", dates)
+    quotes, trades = checked.table("MarketQuote"), checked.table("MarketTrade")
+    prices = trades
+    if prices is None:
+        assert quotes is not None
+        prices = quotes.withColumn("price", F.expr("(bid + ask) / 2"))
     # A bar is made of both: it is final when both have come so far. One of which nothing came yet does not count.
-    reached = [reached_watermark_ms(tables.silver_checkpoint(name)) for name in used]
+    reached = [tables.table("silver", name).progress(WATERMARK, 0) for name in used]
     watermark_ms = min((each for each in reached if each), default=0)
-    bars(prices, quotes, watermark_ms).repartition("width").write.mode("overwrite").partitionBy("width").parquet(path)
-    return {"bars": spark.read.parquet(path).count(), "quarantined": checked.write_quarantine()}
+    made = bars(prices, quotes, watermark_ms).withColumn("date", F.to_date("start")).coalesce(1)
+    if dates:
+        gold.replace(made, partition_by=["date"], only=("date", dates), progress=versions)
+    return {"bars": gold.read(spark).count(), "quarantined": checked.write_quarantine()}
+
+
+def _changed(spark: SparkSession, tables: Tables, versions: dict[str, int]) -> list[str]:
+    """List the days of which silver has new rows, and those that had bars that were not final."""
+    gold = tables.table("gold", "bars")
+    parts = [
+        tables.table("silver", name)
+        .added(spark, gold.progress(name), version)
+        .select(F.to_date("event_time").cast("string").alias("date"))
+        for name, version in versions.items()
+    ]
+    if gold.exists:
+        parts.append(gold.read(spark).filter("not is_final").select(F.col("date").cast("string")))
+    return sorted(row.date for row in reduce(DataFrame.unionByName, parts).distinct().collect())
 
 
 if __name__ == "__main__":

@@ -107,9 +107,7 @@ def operations(spark: SparkSession, trace: str, tables: Tables) -> dict[str, int
     rows = spark.read.schema(from_arrow_schema(trace_schema())).parquet(*files)
     counts = {}
     for name, made in (("operations_topics", topic_minutes(rows)), ("operations_nodes", node_minutes(rows))):
-        path = tables.path("gold", name)
-        made.coalesce(1).write.mode("overwrite").parquet(path)
-        counts[name] = spark.read.parquet(path).count()
+        counts[name] = tables.table("gold", name).replace(made.coalesce(1)).rows
     return counts
 
 

@@ -4,6 +4,7 @@ Silver knows that a payload is of its type; only here is known that a price must
 anew with the gold tables, `gold/quarantine/<job>/<Type>`, and its rows are counted. None is dropped.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,7 +48,9 @@ RULES: dict[str, Rules] = {
 class Checked:
     """The silver tables of a job, each split into what it takes and what it refuses."""
 
-    def __init__(self, spark: SparkSession, tables: Tables, job: str) -> None:
+    def __init__(self, spark: SparkSession, tables: Tables, job: str, dates: Sequence[str] | None = None) -> None:
+        """Take the rows of these days alone, if they are given."""
+        self._dates = dates
         self._spark = spark
         self._tables = tables
         self._job = job
@@ -57,9 +60,11 @@ class Checked:
         """Return the good rows of a silver table, with the fields of its values as columns; None if there is none."""
         if not self._tables.there("silver", name):
             return None
-        rows = self._spark.read.parquet(self._tables.path("silver", name)).select(
+        rows = self._tables.read(self._spark, "silver", name).select(
             "topic", "sender", "incarnation", "sequence", "position", "sent_ns", "event_time", "is_late", "value.*"
         )
+        if self._dates is not None:
+            rows = rows.filter(F.to_date("event_time").cast("string").isin(list(self._dates)))
         judged = rows.withColumn("reason", reason(RULES[name]))
         self._refused[name] = judged.filter("reason is not null")
         return judged.filter("reason is null").drop("reason")
@@ -68,9 +73,12 @@ class Checked:
         """Write what was refused; return how many rows that is."""
         count = 0
         for name, rows in self._refused.items():
-            path = self._tables.path("gold", "quarantine", self._job, name)
-            rows.coalesce(1).write.mode("overwrite").parquet(path)
-            count += self._spark.read.parquet(path).count()
+            table = self._tables.table("gold", "quarantine", self._job, name)
+            kept = rows.withColumn("date", F.to_date("event_time")).coalesce(1)
+            only = None if self._dates is None else ("date", self._dates)
+            if self._dates is None or self._dates:
+                table.replace(kept, partition_by=["date"], only=only)
+            count += table.read(self._spark).count() if table.exists else 0
         return count
 
 

@@ -153,9 +153,9 @@ def surveillance(spark: SparkSession, tables: Tables) -> dict[str, Any]:
             f"{tables.folder} has neither MarketTrade nor MarketOrder in silver; record a market feed first"
         )
     check_writable(tables.folder)
-    path = tables.path("gold", "alerts")
-    reduce(DataFrame.unionByName, found).coalesce(1).write.mode("overwrite").parquet(path)
-    counts = spark.read.parquet(path).groupBy("pattern").count().collect()
+    table = tables.table("gold", "alerts")
+    table.replace(reduce(DataFrame.unionByName, found).coalesce(1))
+    counts = table.read(spark).groupBy("pattern").count().collect()
     return {"alerts": {row.pattern: row["count"] for row in counts}, "quarantined": checked.write_quarantine()}
 
 

@@ -1,18 +1,19 @@
-"""Where the tables of the pipeline are, below one folder, and the schemas that they have.
+"""Where the tables of the pipeline are, below one folder, and the schemas that they have. All are Delta tables.
 
-bronze/deliveries      raw deliveries, by date and topic
+bronze/deliveries      raw deliveries, by date
 bronze/types.json      the types of the topics, from the log
 silver/<Type>          typed, each message once; `is_late` where the watermark had passed it
 silver/quarantine      payloads that are not of their type, with the reason
 gold/<name>            what people look at
 gold/quarantine        rows that make no sense to a gold job, with the reason
 gold/new_alerts        each alert when it was first seen; published from here
-checkpoints/<job>      how far each job is
+checkpoints/<job>      how far the streams of bronze and of published alerts are
 """
 
-from pathlib import Path
+from pyspark.sql import DataFrame, SparkSession, types
 
-from pyspark.sql import types
+from vivum.pipeline.delta import DeltaFolder
+from vivum.pipeline.source.options import read_path
 
 RAW = types.StructType(
     [
@@ -38,22 +39,25 @@ class Tables:
     """The folder of all tables."""
 
     def __init__(self, folder: str) -> None:
-        self.folder = Path(folder).absolute()
+        self.folder = read_path("tables", folder)
 
     def path(self, *names: str) -> str:
         """Return the place of a table."""
         return str(self.folder.joinpath(*names))
 
+    def table(self, *names: str) -> DeltaFolder:
+        """Return a table, which may not exist yet."""
+        return DeltaFolder(self.path(*names))
+
     def there(self, *names: str) -> bool:
         """Return whether a table exists."""
-        folder = self.folder.joinpath(*names)
-        return folder.is_dir() and any(folder.iterdir())
+        return self.table(*names).exists
 
-    def silver_checkpoint(self, type_name: str) -> str:
-        """Return where the stream that makes a silver table notes how far it is."""
-        return self.path("checkpoints", f"silver-{type_name}")
+    def read(self, spark: SparkSession, *names: str) -> DataFrame:
+        """Read the newest version of a table."""
+        return self.table(*names).read(spark)
 
-    def committed(self, *names: str) -> bool:
-        """Return whether a stream has ever finished a batch into a table; a failed first batch leaves its folder."""
-        notes = self.folder.joinpath(*names, "_spark_metadata")
-        return notes.is_dir() and any(each.stem.isdecimal() for each in notes.iterdir())
+    def every(self) -> list[DeltaFolder]:
+        """List all tables."""
+        logs = sorted(self.folder.rglob("_delta_log"))
+        return [DeltaFolder(str(each.parent)) for each in logs]

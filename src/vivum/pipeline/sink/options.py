@@ -12,6 +12,7 @@
 | `trace` | Folder where the sink's node writes what it sends, for `vivum audit` |
 | `staging` | Directory that driver and executors share; default in `checkpointLocation`, or for temporary files |
 | `checkpointLocation` | Of a stream: Spark's own option, needed here because the sink takes the query's id from it |
+| `replays` | `compare` (default): rows that a replayed batch has beyond what was published follow. `trust`: none do |
 | `query` | Of a batch: a name for this write. Written again under the same name, it is not published twice |
 """
 
@@ -55,6 +56,7 @@ _NAMES = {
         "staging",
         "checkpointLocation",
         "query",
+        "replays",
     )
 }
 
@@ -95,6 +97,9 @@ class SinkOptions:
     is_named: bool
     """A batch that has a name: what the sink knows of it is kept."""
 
+    trusts_replays: bool = False
+    """Whether a batch that Spark runs again is passed over unlooked at."""
+
 
 def read_sink_options(given: Mapping[str, str], schema: types.StructType, *, stream: bool) -> SinkOptions:
     """Check all options and the columns. Raises `UsageError` in one sentence."""
@@ -123,6 +128,7 @@ def read_sink_options(given: Mapping[str, str], schema: types.StructType, *, str
         query,
         stream,
         "query" in options,
+        _replays(options) == "trust",
     )
 
 
@@ -194,6 +200,13 @@ def _link(options: Mapping[str, str], message_type: type[Message] | None) -> Lin
         _seconds(options, "linger", LINGER_S),
         trace,
     )
+
+
+def _replays(options: Mapping[str, str]) -> str:
+    replays = options.get("replays", "compare")
+    if replays not in ("compare", "trust"):
+        raise UsageError(f"replays={replays!r} must be compare or trust")
+    return replays
 
 
 def _seconds(options: Mapping[str, str], name: str, default: float) -> float:

@@ -119,7 +119,7 @@ class Publisher:
             node = await self._joined()
             life = node.member
             try:
-                await self._enter(node, state.topics)
+                await self._enter(node, list(state.topics))
                 await self._send_all(folder, query, state)
                 if node.member != life:
                     raise SendFailedError(f"the sink's node lost its place in domain {self._link.domain!r}")
@@ -165,7 +165,7 @@ class Publisher:
             ) from None
 
     async def _send_all(self, folder: SinkFolder, query: bytes, state: SinkState) -> None:
-        positions = dict.fromkeys(state.topics, 0)
+        positions = dict.fromkeys(state.topics, 0) | state.begins
         for file in state.files:
             for batch in folder.read_staged(file):
                 for topic, payloads in _by_topic(batch):

@@ -2,7 +2,8 @@
 
 `write` runs on executors: it encodes rows and stages them on disk. `commit` runs on the driver: it seals the batch,
 publishes it, and notes that it did. A batch that Spark replays after a crash is published from what was sealed, under
-the same keys, or not at all if it was published; so topics with the guarantee `KEYED` hand each result over once.
+the same keys, or not at all if it was published; so topics with the guarantee `KEYED` hand each result over once. Rows
+that such a batch has beyond what was sealed are published behind them; if it lacks some, the query stops.
 `docs/design/pipeline.md` says what that promises and what not.
 """
 
@@ -14,10 +15,12 @@ from pyspark.sql import datasource
 
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import check_name, is_pattern
+from vivum.pipeline.sink.digests import ALL_BITS
 from vivum.pipeline.sink.options import SinkOptions, message_type_of
 from vivum.pipeline.sink.publisher import publish
-from vivum.pipeline.sink.staging import STAGED_SCHEMA, SinkFolder, StagedPart
+from vivum.pipeline.sink.staging import STAGED_SCHEMA, SinkFolder, SinkState, StagedPart
 from vivum.pipeline.typed import PayloadEncoder
+from vivum.storage.errors import StorageError
 
 ONLY_BATCH = 0
 """The number of the batch of a query that has one."""
@@ -64,19 +67,43 @@ class _Writing:
     def publish_batch(self, messages: list[Any], batch: int, *, keep: bool) -> None:
         """Publish a batch, unless that was done; first of all the one before, if that was left half-way."""
         options, folder = self.options, self.folder
+        parts = [each for each in messages if each is not None]
         with folder.locked(options.link.timeout_s):
             state = folder.state()
-            if state is None or batch > state.batch:
-                parts = [each for each in messages if each is not None]
-                if state is not None and not state.is_published:
-                    publish(options.link, folder, options.query.bytes, state, keep=keep)
-                state = folder.seal(batch, parts)
-            else:
-                # Replayed: what was sealed counts, not what Spark made this time.
+            # What was left half-way is finished first, whatever comes next.
+            if state is not None and not state.is_published:
+                publish(options.link, folder, options.query.bytes, state, keep=keep)
+                state = folder.note_published(state)
+            if state is not None and batch <= state.batch:
+                # Spark runs it again: what was sealed counts, and what it has beyond that is published too.
+                rest = [] if options.trusts_replays else self._beyond(folder, state, batch, parts)
                 folder.discard(messages)
+                parts = rest
+                if not any(each.file for each in parts):
+                    return
+            state = folder.seal(batch, parts, state)
             if not state.is_published:
                 publish(options.link, folder, options.query.bytes, state, keep=keep)
                 folder.note_published(state)
+
+    def _beyond(self, folder: SinkFolder, state: SinkState, batch: int, parts: list[StagedPart]) -> list[StagedPart]:
+        """Return what Spark has of a batch beyond what was published. Raises `StorageError` if it has other rows."""
+        if batch == state.batch:
+            rest = folder.unsealed(state, parts)
+            if rest is not None:
+                return rest
+            what = "other rows than now"
+        else:
+            rows, digest = state.earlier.get(batch, (-1, 0))
+            if (rows, digest) == (sum(each.rows for each in parts), sum(each.digest for each in parts) & ALL_BITS):
+                return []
+            what = f"others up to batch {state.batch} after it, and Spark begins again"
+        folder.discard(parts)
+        raise StorageError(
+            f"batch {batch} was published with {what}: Spark's notes were deleted, or the query gives other rows each "
+            f"time; put the checkpoint back, begin with a new one and startingOffset behind what is published, or set "
+            f"the option replays to 'trust' to pass over this batch"
+        )
 
 
 def _check_topic(name: str | None) -> None:

@@ -104,7 +104,10 @@ def read_path(option: str, text: str) -> Path:
     """Return the path that an option names, or raise a `UsageError` if no file system could have it."""
     if "\0" in text:
         raise UsageError(f"{option}={text!r} is not a path; it has a zero in it")
-    return Path(text).absolute()
+    scheme, colon, rest = text.partition("://")
+    if colon and scheme != "file":
+        raise UsageError(f"{option}={text!r} is on {scheme}, which Vivum does not read; give a local or mounted folder")
+    return Path(rest if colon else text).absolute()
 
 
 def _checked_type(directories: tuple[str, ...], topics: TopicPatterns, typed: bool) -> TypeDescription | None:
@@ -120,6 +123,8 @@ def _checked_type(directories: tuple[str, ...], topics: TopicPatterns, typed: bo
         there = ", ".join(sorted(known)[:5]) + (" and more" if len(known) > 5 else "")
         raise UsageError(f"topic {topic} is not in the log; topics there are {there or 'none yet'}")
     chosen = topics.chosen(known)
+    if typed and every.changes:
+        raise UsageError(f"{every.changes[0]}; read one log at a time")
     return every.common([each for each in chosen if each != GAPS_TOPIC] or chosen) if typed else None
 
 
