@@ -272,7 +272,7 @@ class Net:
             self._truth.setdefault(epoch, self._truth[state.parent_epoch])
             if state.parent:
                 self._last[history] = epoch
-        if self._last[history] == epoch:
+        if epoch <= self._last[history]:
             return
         assert epoch not in self._truth, f"two services made epoch {epoch}"
         truth = dict(self._truth[self._last[history]])

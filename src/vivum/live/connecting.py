@@ -109,6 +109,7 @@ def connect(
     loss: float = 0.0,
     poll_us: int = POLL_US,
     shared_memory: bool = True,
+    quorum: Literal["survivors", "majority"] = "survivors",
 ) -> Connecting:
     """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
 
@@ -125,6 +126,10 @@ def connect(
     requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on
     loopback go through memory that the processes of one user share, instead of the kernel; where that is impossible,
     they go as datagrams.
+    `quorum` decides what the second of two nodes does when the first is gone: "survivors" lets it go on after 2 s, or at
+    once if its own computer knows that the process is gone. A split of two then makes two domains, which become one
+    again when they hear each other. With "majority" it waits. From three nodes on, only a majority of the three oldest
+    ever goes on; `node.is_primary` tells.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(check_text(domain, "domain"))
@@ -141,6 +146,8 @@ def connect(
         raise UsageError(f"buffer_bytes {buffer_bytes} is out of range; it is 1 to {BUFFER_BYTES_MAX:,}")
     if multicast not in (True, False, "probe"):
         raise UsageError(f"multicast={multicast!r} is unknown; give True, False or 'probe'")
+    if quorum not in ("survivors", "majority"):
+        raise UsageError(f"quorum={quorum!r} is unknown; give 'survivors' or 'majority'")
     if isinstance(seeds, str):
         raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
     environment = current_environment()
@@ -170,6 +177,7 @@ def connect(
         poll_us * 1000 if environment.polls else 0,
         shared_memory,
         awaits_network,
+        quorum == "survivors",
     )
     return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
 

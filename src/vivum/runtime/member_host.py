@@ -58,6 +58,8 @@ class HostOptions:
     """Send large frames on loopback through memory that the nodes of this machine share."""
     awaits_network: bool = False
     """No multicast has been heard on the interface yet. Carry no service until one is."""
+    survives: bool = True
+    """Go on alone where the other one of two nodes is gone."""
 
 
 class MemberHost:
@@ -96,7 +98,9 @@ class MemberHost:
             self._environment.random(),
             self.settings,
             options.limits,
-            WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network),
+            WayIn(
+                options.seeds, options.embedded, options.is_meeting_port, options.awaits_network, options.survives
+            ),
             trace=trace,
             builder=None if shared is None else shared.builder(self.settings.frame_bytes_max),
         )
@@ -195,8 +199,13 @@ class MemberHost:
 
     @property
     def carries_service(self) -> bool:
-        """Whether the configuration service is in this node."""
+        """Whether this node leads the configuration service."""
         return self._parts.domain.carries_service
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether the node hears the leader of the service."""
+        return self._parts.domain.is_primary
 
     @property
     def now_ns(self) -> int:

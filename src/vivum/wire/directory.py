@@ -36,7 +36,6 @@ class Beacon(ControlMessage, frozen=True, tag=41):
 
     host: Host
     port: U16
-    dedicated: bool
     lives: U32
     history: U32
     term: U32
