@@ -172,9 +172,6 @@ def test_a_carrier_that_dies_between_two_effects_costs_no_life(datagrams: int) -
     domain.world.verdict().check()
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="B14: a carrier that is back within 2 s begins a new history"
-)
 def test_a_carrier_that_is_started_again_at_once_costs_no_life() -> None:
     domain = Domain(1)
 
@@ -217,11 +214,6 @@ def test_a_minority_without_the_service_comes_back_and_its_nodes_get_new_lives(s
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="B1: a service in the minority drops the majority, then confirms what it lacks",
-)
 def test_what_a_minority_with_the_service_confirms_is_everywhere() -> None:
     domain = Domain(1)
 
@@ -259,11 +251,6 @@ def test_domains_that_began_apart_become_one_when_they_hear_each_other() -> None
     assert domain.world.verdict().failures == ()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="B2: services that began apart give the same numbers to different views",
-)
 def test_domains_that_began_apart_never_gave_the_same_number_twice() -> None:
     domain = Domain(1)
     domain.world.run(begin_apart(domain))

@@ -20,7 +20,14 @@ from vivum.core.ids import Endpoint, Member
 from vivum.core.machine import Command, Datagram, Effect, Event
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
-from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
+from vivum.protocols.discovery.finder import (
+    ReplicaEnded,
+    ServiceAbsent,
+    ServiceFound,
+    ServiceLost,
+    StartSeeking,
+    TrustService,
+)
 from vivum.protocols.discovery.machine import Discovery
 from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.protocols.membership.client.client import ClientState
@@ -265,12 +272,12 @@ class DomainMachine:
                 self._follow(service)
             case ServiceAbsent():
                 self._begin_service()
-            case ServiceLost(service, has_ended):
+            case ReplicaEnded(endpoint):
+                self._role.on_refused(self._now_ns, endpoint)
+            case ServiceLost():
                 self._timers.cancel("follow")
                 if self._client.member is not None and self.is_primary:
                     self._timers.set_earlier("primary", self._now_ns + NOT_PRIMARY_AFTER_NS)
-                if has_ended:
-                    self._role.on_refused(self._now_ns, service.endpoint)
                 if not self._multicast:
                     self._finder.ask_also(self._client.endpoints.values())
             case ServiceOutranked(by):
@@ -372,8 +379,9 @@ class DomainMachine:
         self._timers.cancel("leave")
         self._timers.cancel("hand over")
         self.effects.append(DomainLeft())
-        if self.carries_service:
-            self._beaconer.submit(self._now_ns, EndBeacon())
+        if self._role.history:
+            others = [each for each in self._role.replica_endpoints if each != self._endpoint]
+            self._beaconer.submit(self._now_ns, EndBeacon(tuple(others)))
 
     # Output.
 

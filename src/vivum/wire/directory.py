@@ -43,7 +43,7 @@ class Beacon(ControlMessage, frozen=True, tag=41):
 
 
 class Farewell(ControlMessage, frozen=True, tag=50):
-    """The configuration service at this endpoint ends now: its nodes need not wait until they miss its beacon."""
+    """The replica of the configuration service at this endpoint ends now, and comes back never: nobody need wait."""
 
     host: Host
     port: U16

@@ -34,7 +34,9 @@ class StartBeacon(Command):
 
 @dataclass(frozen=True, slots=True)
 class EndBeacon(Command):
-    """Announce that the service ends."""
+    """Say farewell to these, and to all who listen: the replica of this node ends."""
+
+    replicas: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Beaconer:
         self._next_ns: int | None = None
         self._to_all = False
         self._is_ending = False
+        self._farewells: tuple[Endpoint, ...] = ()
         self._outranked_by: ServiceInfo | None = None
         # Who had joined here when that was noticed: by the time of telling them the service may have ended.
         self._followers: list[Endpoint] = []
@@ -96,7 +99,8 @@ class Beaconer:
     def submit(self, now_ns: int, command: Command) -> None:
         """Begin, or end."""
         if isinstance(command, EndBeacon):
-            self._is_ending = self._serving() is not None
+            self._farewells = command.replicas
+            self._is_ending = True
             self._next_ns = None
             return
         self._now_ns = self._next_ns = now_ns
@@ -181,4 +185,4 @@ class Beaconer:
     def _farewell(self) -> list[Datagram]:
         body = Farewell(*self.endpoint)
         data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
-        return [Datagram(where, data, Priority.CONTROL) for where in self._all()]
+        return [Datagram(where, data, Priority.CONTROL) for where in [*self._all(), *self._farewells]]

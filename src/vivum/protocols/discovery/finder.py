@@ -65,10 +65,16 @@ class ServiceFound(Event):
 
 @dataclass(frozen=True, slots=True)
 class ServiceLost(Event):
-    """The service was silent for too long, or said farewell: the node looks for another one."""
+    """The leader was silent for too long, or said farewell: the node looks for the next one."""
 
     service: ServiceInfo
-    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaEnded(Event):
+    """The node at an endpoint has left, and its replica of the service with it."""
+
+    endpoint: Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +164,7 @@ class Finder:
         """Look for another service: the one that was found is gone."""
         self._now_ns = now_ns
         if self.service is not None:
-            self._become_bereft(self.service, False)
+            self._become_bereft(self.service)
 
     # States.
 
@@ -186,9 +192,9 @@ class Finder:
         if is_news:
             self.effects.append(ServiceFound(service))
 
-    def _become_bereft(self, service: ServiceInfo, has_ended: bool) -> None:
+    def _become_bereft(self, service: ServiceInfo) -> None:
         self.lost, self._lost_ns = service, self._now_ns
-        self.effects.append(ServiceLost(service, has_ended))
+        self.effects.append(ServiceLost(service))
         self._become_seeking()
 
     # Frames.
@@ -212,8 +218,11 @@ class Finder:
         elif isinstance(body, Remnant):
             if self.service is None:
                 self._elder_until_ns = max(self._elder_until_ns, now_ns + REMNANT_PATIENCE_NS)
-        elif self.service is not None and self.service.endpoint == (body.host, body.port):
-            self._become_bereft(self.service, True)
+        else:
+            ended = Endpoint(body.host, body.port)
+            self.effects.append(ReplicaEnded(ended))
+            if self.service is not None and self.service.endpoint == ended:
+                self._become_bereft(self.service)
 
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
@@ -289,7 +298,7 @@ class Finder:
                         # This node slept: the service's beacons lie unread in its socket.
                         self._timers.set("watch", now_ns + self._settings.silence_ns_max // 2)
                     else:
-                        self._become_bereft(self.service, False)
+                        self._become_bereft(self.service)
 
     def _patient_until_ns(self) -> int:
         return self._started_ns + self._settings.patience_ns + (self._carry_after_ns or 0)

@@ -13,6 +13,7 @@ from vivum.core.errors import DecodeError, NotNowError, UsageError
 from vivum.core.ids import Endpoint, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Event, Persist, Priority
 from vivum.protocols.consensus.commands import (
+    AddLearner,
     CommandsAnswered,
     LeaderChanged,
     OpenSession,
@@ -37,7 +38,7 @@ from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
-from vivum.wire.membership import Join
+from vivum.wire.membership import Join, Leave
 from vivum.wire.service_log import ReplicaAddress, ServiceStatus
 
 SERVICE_NODE = NodeId(1_000_000)
@@ -119,6 +120,7 @@ class ServiceRole:
         self.serving = None
         self._session = 0
         self._dead.clear()
+        self._heard_of = 0
         self.replica = ReplicaMachine(
             replica,
             SERVICE_GROUP,
@@ -141,6 +143,11 @@ class ServiceRole:
     def state(self) -> DomainState:
         """The state that the replica has applied."""
         return self._state
+
+    @property
+    def replica_endpoints(self) -> list[Endpoint]:
+        """Where the replicas of the history are, as far as this one knows."""
+        return [each.endpoint for each in self.replica.configuration.replicas.values()]
 
     @property
     def is_bereft(self) -> bool:
@@ -175,7 +182,7 @@ class ServiceRole:
         Should it come back to this history, its promises there are forgotten.
         """
         self._is_handing_over = False
-        if self.history:
+        if self.history or self.replica.term:
             self._become_blank(self._new_id())
 
     def service(self) -> ServiceMachine | None:
@@ -198,8 +205,19 @@ class ServiceRole:
 
     @property
     def has_heir(self) -> bool:
-        """Whether this replica leads, and another one has a copy that could go on."""
-        return self.replica.leads and len(self.replica.configuration.replicas) > 1
+        """Whether this node leads, and another one could."""
+        return self.serving is not None and (len(self.replica.configuration.replicas) > 1 or bool(self._willing()))
+
+    def _willing(self) -> list[Replica]:
+        """List those that could have a replica, the oldest first."""
+        serving = self.serving
+        assert serving is not None
+        lives = sorted(self._state.service.lives.values(), key=lambda life: life.age)
+        return [
+            Replica(life.replica, *life.endpoint)
+            for life in lives
+            if life.replica and life.endpoint != self._endpoint and serving.answers(life)
+        ]
 
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
         """Refuse: the service takes its requests as frames."""
@@ -222,6 +240,10 @@ class ServiceRole:
         if not self.history and (client is None or client.member is None or frame.view != client.history):
             self._gate.refuse_state(self._now_ns, source, frame, "of a log that this node has no part in")
             return
+        if not self.history and frame.view != self._heard_of:
+            # It may have promised something to another history, which it did not come to be a part of.
+            self._become_blank(self.replica.node)
+            self._heard_of = frame.view
         try:
             self.replica.on_frame(self._now_ns, source, frame)
         except DecodeError as error:
@@ -295,6 +317,8 @@ class ServiceRole:
         if applied:
             if self.serving is not None:
                 self.serving.on_applied(self._now_ns, applied)
+                if any(isinstance(each.act, Join | Leave) for each in applied):
+                    self._step_ns = min(self._step_ns, self._now_ns + self.settings.batch_ns)
             applied.clear()
 
     def _become_serving(self, session: int) -> None:
@@ -347,16 +371,11 @@ class ServiceRole:
             since_ns = self._now_ns - self.settings.replica_silence_ns
             lost = {node for node, peer in role.peers.items() if peer.heard_ns < since_ns}
             lost |= replica.configuration.replicas.keys() & serving.gone_replicas
-            lives = sorted(self._state.service.lives.values(), key=lambda life: life.age)
-            willing = [
-                Replica(life.replica, *life.endpoint)
-                for life in lives
-                if life.replica and life.endpoint != self._endpoint and serving.answers(life)
-            ]
             command = next_change(
-                replica.node, replica.configuration, willing, lost, caught_up, self.settings.replicas
+                replica.node, replica.configuration, self._willing(), lost, caught_up, self.settings.replicas
             )
         if command is not None:
+            self._step_ns = self._now_ns + self.settings.batch_ns
             try:
                 replica.submit(self._now_ns, command)
             except (NotNowError, UsageError):
@@ -368,8 +387,12 @@ class ServiceRole:
         others = replica.configuration.voters & caught_up
         if others:
             return TransferLeadership(min(others))
-        learners = sorted(caught_up)
-        return PromoteLearner(learners[0]) if learners else None
+        learners, willing = sorted(caught_up), self._willing()
+        if learners:
+            return PromoteLearner(learners[0])
+        if len(replica.configuration.replicas) == 1 and willing:
+            return AddLearner(willing[0])
+        return None
 
     # Time.
 
@@ -440,7 +463,8 @@ class ServiceRole:
         if self.serving is not None:
             self.serving.on_timer(now_ns)
             if now_ns >= self._step_ns:
-                self._step_ns = now_ns + self.settings.replica_step_ns
+                pace_ns = self.settings.batch_ns if self._is_handing_over else self.settings.replica_step_ns
+                self._step_ns = now_ns + pace_ns
                 self._look_after_replicas()
 
     def _fork(self) -> None:
