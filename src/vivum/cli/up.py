@@ -1,4 +1,4 @@
-"""`vivum up`: the configuration service of a domain as a process of its own."""
+"""`vivum up`: a replica of the configuration service in a process of its own."""
 
 import asyncio
 import signal
@@ -8,9 +8,9 @@ import typer
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
-from vivum.core.errors import HostError
-from vivum.live.connecting import meeting_port
-from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.core.ids import Endpoint
+from vivum.live.connecting import meeting_port, seed_endpoint
+from vivum.live.handle import LEAVE_S
 from vivum.runtime.interfaces import hears_multicast
 from vivum.runtime.loop_thread import run_on_loop
 from vivum.runtime.service_host import ServiceHost
@@ -24,39 +24,47 @@ def up(
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="UDP port; 0 lets the system choose.")] = 0,
+    seed: joining.SeedsOption = None,
     unicast: joining.UnicastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the service of a domain until Ctrl-C. Nodes find it by its beacon, or by --seed host:port."""
-    run_on_loop(_serve(domain, interface, port, unicast, as_json))
+    """Run the service of a domain until Ctrl-C. Nodes find it by its beacon, or by --seed host:port.
+
+    It is a node without an application: several of them on different hosts are replicas of each other, and so are the
+    oldest other nodes. Where there is no multicast, name the others with --seed and give each a --port.
+    """
+    run_on_loop(_serve(domain, interface, port, tuple(map(seed_endpoint, seed or ())), unicast, as_json))
 
 
-async def _serve(domain: str, interface: str, port: int, unicast: bool, as_json: bool) -> None:
+async def _serve(
+    domain: str, interface: str, port: int, seeds: tuple[Endpoint, ...], unicast: bool, as_json: bool
+) -> None:
     tag = domain_tag(domain)
     multicast = not unicast and hears_multicast(tag, interface)
-    if not multicast and not port:
+    if not multicast and not port and not seeds:
         # Where nodes without multicast look for it by themselves.
         port = meeting_port(tag)
-    ended: asyncio.Future[ServiceInfo | None] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def end(by: ServiceInfo | None) -> None:
+    def end() -> None:
         if not ended.done():
-            ended.set_result(by)
+            ended.set_result(None)
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end, None)
-    host = ServiceHost(tag, interface, port=port, multicast=multicast, on_outranked=end)
+    def fail(error: Exception) -> None:
+        if not ended.done():
+            ended.set_exception(error)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    host = ServiceHost(tag, interface, port=port, seeds=seeds, multicast=multicast, on_failed=fail)
     out = console(as_json)
+    nodes = 0
     try:
         where = host.endpoint
         way = "by its beacon" if multicast else f"by --seed {where}"
         out.print(f"service of domain [bold]{domain}[/] on {where}; nodes find it {way}. Ctrl-C ends it.")
-        by = await ended
-        if by is not None:
-            raise HostError(
-                f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended"
-            )
+        await ended
     finally:
-        lives = host.nodes
-        host.close()
+        nodes = host.nodes
+        await host.close(LEAVE_S)
         if as_json:
-            write_json({"domain": domain, "endpoint": str(host.endpoint), "nodes_at_end": lives})
+            write_json({"domain": domain, "endpoint": str(host.endpoint), "nodes_at_end": nodes})

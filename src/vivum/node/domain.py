@@ -191,6 +191,11 @@ class DomainMachine:
         """Whether this node leads the configuration service."""
         return self._role.serving is not None
 
+    @property
+    def voters(self) -> list[Endpoint]:
+        """Where the replicas that vote are, as far as the replica of this node knows; none if it is blank."""
+        return self._role.voters
+
     # Input.
 
     def submit(self, now_ns: int, command: Command) -> None:
@@ -380,8 +385,12 @@ class DomainMachine:
         self._timers.cancel("hand over")
         self.effects.append(DomainLeft())
         if self._role.history:
-            others = [each for each in self._role.replica_endpoints if each != self._endpoint]
+            others = dict.fromkeys(self._role.replica_endpoints)
+            if not self._multicast:
+                others |= dict.fromkeys(self._client.endpoints.values())
+            others.pop(self._endpoint, None)
             self._beaconer.submit(self._now_ns, EndBeacon(tuple(others)))
+            self._role.forget()
 
     # Output.
 

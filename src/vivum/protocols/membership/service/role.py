@@ -150,6 +150,11 @@ class ServiceRole:
         return [each.endpoint for each in self.replica.configuration.replicas.values()]
 
     @property
+    def voters(self) -> list[Endpoint]:
+        """Where those of them are that vote."""
+        return [each.endpoint for each in self.replica.configuration.replicas.values() if each.votes]
+
+    @property
     def is_bereft(self) -> bool:
         """Whether it has a replica of a history, and knows no leader."""
         return self.history != 0 and not self.replica.leader
