@@ -1,4 +1,4 @@
-"""A small deterministic world: a service, many nodes with a client and a replica, a link that loses, doubles and delays.
+"""A small deterministic world: a service, many nodes with a client and a replica, a link that loses and delays.
 
 Virtual time; one seed decides everything. Clients are fed through real gates and real bytes.
 """
@@ -15,7 +15,7 @@ from vivum.core.time import MICROSECOND, MILLISECOND, SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
 from vivum.protocols.membership.client.client import ClientState, MembershipClient
-from vivum.protocols.membership.service.application import DomainState
+from vivum.protocols.membership.service.application import ReplicatedDomain
 from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.membership.service.role import ServiceRole
 from vivum.protocols.membership.service.state import ConfigurationService
@@ -262,7 +262,7 @@ class Net:
         lives = sorted(self.service.lives.values(), key=lambda life: life.age)
         return tuple(life.member for life in lives if group in life.groups)
 
-    def _note_truth(self, history: int, state: DomainState) -> None:
+    def _note_truth(self, history: int, state: ReplicatedDomain) -> None:
         """Number the views of watched groups by comparing everything with everything."""
         service = state.service
         epoch = service.epoch

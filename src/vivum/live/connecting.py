@@ -126,10 +126,9 @@ def connect(
     requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on
     loopback go through memory that the processes of one user share, instead of the kernel; where that is impossible,
     they go as datagrams.
-    `quorum` decides what the second of two nodes does when the first is gone: "survivors" lets it go on after 2 s, or at
-    once if its own computer knows that the process is gone. A split of two then makes two domains, which become one
-    again when they hear each other. With "majority" it waits. From three nodes on, only a majority of the three oldest
-    ever goes on; `node.is_primary` tells.
+    `quorum` decides what the second of two nodes does when the first is gone: "survivors" lets it go on after 2 s. A
+    split of two then makes two domains, which become one again when they hear each other. With "majority" it waits.
+    From three nodes on, a majority of the replicas of the service must hear each other; `node.is_primary` tells.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     tag = domain_tag(check_text(domain, "domain"))

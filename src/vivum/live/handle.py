@@ -137,6 +137,11 @@ class NodeHandle:
         return self._host.carries_service
 
     @property
+    def voters(self) -> list[Endpoint]:
+        """Where the replicas of the service are that vote, as far as this node knows: it does if it has a replica."""
+        return self._host.parts.domain.voters
+
+    @property
     def is_primary(self) -> bool:
         """Whether the node hears the leader of its domain's service.
 

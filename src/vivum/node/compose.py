@@ -110,9 +110,7 @@ def compose_member(
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    member = _Member(
-        name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, survives=way_in.survives
-    )
+    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, survives=way_in.survives)
     gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
     client = member.client
     finder = Finder(

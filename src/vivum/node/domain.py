@@ -12,7 +12,6 @@ go on elsewhere; once the node leaves, discovery changes nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from random import Random
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.errors import UsageError

@@ -98,9 +98,7 @@ class MemberHost:
             self._environment.random(),
             self.settings,
             options.limits,
-            WayIn(
-                options.seeds, options.embedded, options.is_meeting_port, options.awaits_network, options.survives
-            ),
+            WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network, options.survives),
             trace=trace,
             builder=None if shared is None else shared.builder(self.settings.frame_bytes_max),
         )

@@ -24,8 +24,7 @@ from vivum.node.domain import (
     WayIn,
 )
 from vivum.protocols.commands import JoinGroup, LifeBegan, LifeEnded
-from vivum.protocols.discovery.finder import ServiceFound, ServiceLost
-from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.discovery.finder import ServiceFound
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control

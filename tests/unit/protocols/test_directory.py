@@ -16,7 +16,7 @@ from vivum.protocols.directory.client import (
     TopicsListed,
 )
 from vivum.protocols.directory.machine import DirectoryMachine
-from vivum.protocols.membership.service.application import DomainState
+from vivum.protocols.membership.service.application import ReplicatedDomain
 from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.codec import split
@@ -37,12 +37,14 @@ class Talk:
         self.counters = Counters()
         self.gate = Gate(DOMAIN, self.counters, Member(NodeId(9), Incarnation(1)))
         self.serving: ServiceMachine | None = None
-        self.lead(DomainState(ServiceSettings(topics_max=topics_max)), 1)
+        self.lead(ReplicatedDomain(ServiceSettings(topics_max=topics_max)), 1)
         self.directory = DirectoryMachine(lambda: self.serving, self.gate)
-        self.client = DirectoryClient(lambda: SERVICE, lambda: self.life.member, lambda: (HISTORY, self.term), self.gate)
+        self.client = DirectoryClient(
+            lambda: SERVICE, lambda: self.life.member, lambda: (HISTORY, self.term), self.gate
+        )
         self.events: list = []
 
-    def lead(self, state: DomainState, term: int) -> None:
+    def lead(self, state: ReplicatedDomain, term: int) -> None:
         """Let a replica with this state lead."""
         self.term = term
         self.serving = ServiceMachine(
@@ -231,7 +233,7 @@ def test_the_next_leader_has_the_names_that_were_committed_and_watchers_ask_it()
     (before,) = records(talk.do(EnterTopics(1, entries("/a"))))
     talk.do(BrowseTopics(2, "/*", watch=True))
     assert talk.serving is not None
-    copy = DomainState()
+    copy = ReplicatedDomain()
     copy.restore(talk.serving.state.snapshot())
     talk.lead(copy, 2)
     (again,) = records([e for e in talk.do(EnterTopics(3, entries("/a"))) if isinstance(e, TopicsEntered)])

@@ -21,7 +21,7 @@ from vivum.protocols.discovery.finder import (
     TrustService,
 )
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.service.application import DomainState
+from vivum.protocols.membership.service.application import ReplicatedDomain
 from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control
@@ -47,7 +47,7 @@ def finder(endpoint: Endpoint = HERE, **options) -> Finder:
 def beaconer(
     endpoint: Endpoint = THERE, lives: int = 1, history: int = 7, term: int = 1, founded_ns: int = 5
 ) -> Beaconer:
-    state = DomainState()
+    state = ReplicatedDomain()
     state.founded_ns = founded_ns
     for number in range(lives):
         state.service.join(f"process {number}", NodeId(0), Endpoint("10.1.0.1", 1 + number))

@@ -39,9 +39,7 @@ class ServiceInfo(NamedTuple):
 
 def info_of(beacon: Beacon) -> ServiceInfo:
     """Read it as it came."""
-    return ServiceInfo(
-        Endpoint(beacon.host, beacon.port), beacon.lives, beacon.history, beacon.term, beacon.founded_ns
-    )
+    return ServiceInfo(Endpoint(beacon.host, beacon.port), beacon.lives, beacon.history, beacon.term, beacon.founded_ns)
 
 
 def is_own_word(source: Endpoint, body: Seek | Beacon | Farewell | Remnant) -> bool:

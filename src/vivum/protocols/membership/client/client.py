@@ -243,8 +243,8 @@ class MembershipClient:
 
     def start_over(self, now_ns: int) -> None:
         """End this life, which cannot keep its promises, and begin another once the service is heard again."""
-        # Not before: if all standbys gave up their lives, none could replace a service that is gone. A node that leaves
-        # begins no other.
+        # Not before: if all who have replicas gave up their lives, nobody could lead after one that is gone. A node
+        # that leaves begins no other.
         if self.state is ClientState.JOINED:
             self._wants_over = True
             # To the one the service answers at once, to the other with its next regular word.

@@ -54,7 +54,7 @@ def command(act: LogAct, member: tuple[int, int] = (0, 0)) -> bytes:
     return encode_entry(LogEntry(*member, act))
 
 
-class DomainState:
+class ReplicatedDomain:
     """The application above the service's log (`consensus.state_machine.StateMachine`)."""
 
     def __init__(self, settings: ServiceSettings | None = None) -> None:
@@ -77,18 +77,18 @@ class DomainState:
     # Beginnings of histories.
 
     @staticmethod
-    def found(settings: ServiceSettings, now_ns: int, salt: int) -> "DomainState":
+    def found(settings: ServiceSettings, now_ns: int, salt: int) -> "ReplicatedDomain":
         """Begin a history. `salt` decides where its numbers begin; 0 is for a domain that can have only one."""
-        state = DomainState(settings)
+        state = ReplicatedDomain(settings)
         state.founded_ns = now_ns
         if salt:
             state.service.begin_at(salt)
             state.topics = TopicTable(settings.topics_max, salt % BLOCKS * BLOCK + 1)
         return state
 
-    def fork(self, history: int, now_ns: int, salt: int) -> "DomainState":
+    def fork(self, history: int, now_ns: int, salt: int) -> "ReplicatedDomain":
         """Return the beginning of a history that goes on from this copy of another one, with higher numbers."""
-        state = DomainState()
+        state = ReplicatedDomain()
         state.restore(self.snapshot())
         state.founded_ns, state.parent, state.parent_epoch = now_ns, history, state.service.epoch
         state.service.leap(salt)

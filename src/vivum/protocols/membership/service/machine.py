@@ -19,12 +19,12 @@ from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import Datagram, Priority
 from vivum.core.ranges import RangeSet
 from vivum.protocols.membership.assembly import cut, part_bytes
-from vivum.protocols.membership.service.application import Applied, DomainState, command
+from vivum.protocols.membership.service.application import Applied, ReplicatedDomain, command
 from vivum.protocols.membership.service.state import ConfigurationService, Life
 from vivum.protocols.membership.service.suspicion import Suspicions, Verdict
 from vivum.wire.codec import Frame
-from vivum.wire.directory import TopicEntry
 from vivum.wire.control import encode_control
+from vivum.wire.directory import TopicEntry
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -84,7 +84,7 @@ class ServiceMachine:
         now_ns: int,
         member: Member,
         gate: Gate,
-        state: DomainState,
+        state: ReplicatedDomain,
         history: int,
         term: int,
         replicas: Callable[[], tuple[ReplicaAddress, ...]],
@@ -161,12 +161,13 @@ class ServiceMachine:
         if body is None:
             return
         member = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
+        cause: str | None
         if isinstance(body, Join) and frame.region in (0, self.history):
             cause = self._on_join(source, body)
         elif frame.region != self.history:
             # If this history went on from that one, the node learns so.
             self._reply(source, self.status())
-            cause: str | None = "of another history than this service; told so"
+            cause = "of another history than this service; told so"
         elif frame.view > self.term:
             cause = "follows a later leader than this one"
         elif frame.view < self.term:

@@ -7,10 +7,11 @@ Invariants: `serving` is there exactly while the replica leads a term and its st
 a replica is of one history, and its id belongs to that.
 """
 
+from contextlib import suppress
 from random import Random
 
 from vivum.core.errors import DecodeError, NotNowError, UsageError
-from vivum.core.ids import Endpoint, NodeId
+from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import Command, Datagram, Effect, Event, Persist, Priority
 from vivum.protocols.consensus.commands import (
     AddLearner,
@@ -30,7 +31,7 @@ from vivum.protocols.consensus.sessions import Sessions
 from vivum.protocols.consensus.settings import ConsensusSettings
 from vivum.protocols.consensus.snapshot import SnapshotImage
 from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.application import DomainState
+from vivum.protocols.membership.service.application import ReplicatedDomain
 from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.membership.service.replicas import next_change
 from vivum.protocols.membership.settings import ServiceSettings
@@ -39,7 +40,7 @@ from vivum.wire.control import encode_control
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 from vivum.wire.membership import Join, Leave
-from vivum.wire.service_log import ReplicaAddress, ServiceStatus
+from vivum.wire.service_log import ReplicaAddress
 
 SERVICE_NODE = NodeId(1_000_000)
 """The node id of a configuration service in a process of its own, in simulated worlds."""
@@ -110,7 +111,7 @@ class ServiceRole:
 
     def _become_blank(self, replica: NodeId) -> None:
         """Have a replica of no history: it has no promises to keep."""
-        self._state = DomainState(self.settings)
+        self._state = ReplicatedDomain(self.settings)
         self._make_replica(replica, StoredState())
 
     def _new_id(self) -> NodeId:
@@ -140,7 +141,7 @@ class ServiceRole:
         return self.replica.foundation
 
     @property
-    def state(self) -> DomainState:
+    def state(self) -> ReplicatedDomain:
         """The state that the replica has applied."""
         return self._state
 
@@ -162,9 +163,9 @@ class ServiceRole:
     def begin(self, now_ns: int, *, is_only: bool = False) -> None:
         """Found a history, and lead it. With `is_only` the domain can have no other: its numbers begin with 1."""
         salt = 0 if is_only else self._rng.randrange(1, 1 << 60)
-        self._found(now_ns, DomainState.found(self.settings, now_ns, salt))
+        self._found(now_ns, ReplicatedDomain.found(self.settings, now_ns, salt))
 
-    def _found(self, now_ns: int, state: DomainState) -> None:
+    def _found(self, now_ns: int, state: ReplicatedDomain) -> None:
         self._now_ns = now_ns
         replica = self._new_id()
         self._state = state
@@ -333,7 +334,7 @@ class ServiceRole:
         self._step_ns = self._now_ns
         self.serving = ServiceMachine(
             self._now_ns,
-            (self.replica.node, 0),
+            Member(self.replica.node, Incarnation(0)),
             self._gate,
             self._state,
             self.history,
@@ -381,11 +382,9 @@ class ServiceRole:
             )
         if command is not None:
             self._step_ns = self._now_ns + self.settings.batch_ns
-            try:
+            # Not yet, if the change before it is not committed.
+            with suppress(NotNowError):
                 replica.submit(self._now_ns, command)
-            except (NotNowError, UsageError):
-                # The change before it is not committed yet.
-                pass
 
     def _handing_over(self, caught_up: set[NodeId]) -> Command | None:
         replica = self.replica
@@ -507,5 +506,3 @@ class ServiceRole:
     def _is_stuck(self) -> bool:
         role = self.replica.role
         return type(role) is Leading and role.transfer is not None
-
-

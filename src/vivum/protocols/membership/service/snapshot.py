@@ -1,4 +1,4 @@
-"""The whole state of the configuration service as bytes, for a standby that begins with nothing.
+"""The whole state of the configuration service as bytes, for a replica that begins with nothing.
 
 What can be derived is not written: owners of names and endpoints, which regions are neighbours, records of views that
 are there, which clusters of regions go best together. A service that was read behaves as the one that was written,

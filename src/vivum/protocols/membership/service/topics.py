@@ -55,7 +55,9 @@ class TopicTable:
     def create(self, entries: Iterable[TopicEntry], has_members: Callable[[GroupId], bool]) -> None:
         """Create those that do not exist. At the limit a topic without members makes room, the oldest first."""
         for entry in entries:
-            if entry.name in self._topics or (len(self._topics) >= self.topics_max and not self._forget_one(has_members)):
+            if entry.name in self._topics or (
+                len(self._topics) >= self.topics_max and not self._forget_one(has_members)
+            ):
                 continue
             self.created += 1
             topic = TopicState(entry.name, self._next_group, self.created, entry.schema, entry.guarantee)
