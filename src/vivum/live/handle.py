@@ -518,8 +518,8 @@ class NodeHandle:
         info = self._host.service_info
         if info is not None and self._history and info.history != self._history:
             cause = (
-                f"domain {self.domain!r} goes on in another history, led at {info.endpoint}: what node {life} sent and "
-                "did not see confirmed may have reached no more than the members of the former one"
+                f"domain {self.domain!r} goes on in another history, led at {info.endpoint}; what node {life} sent "
+                "reached no more than the members of its former one"
             )
         else:
             cause = f"node {life} was dropped from domain {self.domain!r}, or fell too far behind the others"

@@ -195,6 +195,14 @@ class DomainMachine:
         """Where the replicas that vote are, as far as the replica of this node knows; none if it is blank."""
         return self._role.voters
 
+    @property
+    def neighbours(self) -> list[Endpoint]:
+        """Those of this computer whose end matters to this node: replicas, and if it leads, all nodes."""
+        places = dict.fromkeys(self._role.replica_endpoints)
+        if self._role.serving is not None:
+            places |= dict.fromkeys(life.endpoint for life in self._role.serving.service.lives.values())
+        return [each for each in places if each.host == self._endpoint.host and each != self._endpoint]
+
     # Input.
 
     def submit(self, now_ns: int, command: Command) -> None:

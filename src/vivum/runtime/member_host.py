@@ -15,7 +15,7 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.time import SECOND
 from vivum.node.compose import MemberParts, compose_member
-from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, TrustNetwork, WayIn
+from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, NoteRefused, TrustNetwork, WayIn
 from vivum.node.sizing import fitting_settings
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -30,6 +30,9 @@ from vivum.runtime.turns import SenderTurns
 
 PROBE_AGAIN_S = 0.25
 """How often a node that waits for its network probes it."""
+
+NEIGHBOURS_S = 0.1
+"""How often a replica looks which processes of its computer have ended: some ten microseconds each time."""
 
 CLOSE_GRACE_S = 1.0
 """How much longer than the node itself the host waits for it to leave, so that a stopped driver cannot hang it."""
@@ -83,6 +86,7 @@ class MemberHost:
         self._loop = asyncio.get_running_loop()
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._probing: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
         self._heap: HeapReserve | None = None
         self._environment = current_environment()
         payload_bytes = self._environment.payload_bytes(options.interface)
@@ -122,8 +126,18 @@ class MemberHost:
         self._heap = self._environment.reserve_heap()
         self._driver.start()
         self._driver.submit(JoinDomain())
+        self._watch_neighbours()
         if self.options.awaits_network:
             self._probe_again()
+
+    def _watch_neighbours(self) -> None:
+        """Tell the node which processes of this computer have ended."""
+        if self._is_closed:
+            return
+        if neighbours := self._parts.domain.neighbours:
+            for endpoint in self._environment.gone(neighbours):
+                self._driver.submit(NoteRefused(endpoint))
+        self._watching = self._loop.call_later(NEIGHBOURS_S, self._watch_neighbours)
 
     def _open_port(self) -> NodePort:
         options = self.options
@@ -319,8 +333,9 @@ class MemberHost:
         self._parts.qsm.release()
         if self._heap is not None:
             self._heap.release()
-        if self._probing is not None:
-            self._probing.cancel()
+        for timer in (self._probing, self._watching):
+            if timer is not None:
+                timer.cancel()
         # Tasks that wait for room try again, and are told that the node is closed.
         self._make_room()
         if not self._left.done():

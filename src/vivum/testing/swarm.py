@@ -24,9 +24,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from vivum.checkers.checker import Violation
-from vivum.core.ids import Member
+from vivum.core.ids import Endpoint, Member
 from vivum.core.randomness import RandomSource
 from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
 from vivum.live.connecting import connect
@@ -104,6 +105,9 @@ class Actor:
     pattern: str | None
     seeds: tuple[str, ...]
     port: int
+    survives: bool
+    """Whether it goes on where it is one of two and the other is gone."""
+
     node: NodeHandle | None = None
     sending: dict[str, Topic[bytes]] = field(default_factory=dict)
     readers: list["Reading"] = field(default_factory=list)
@@ -158,6 +162,11 @@ class Actor:
     def carries(self) -> bool:
         """Whether it leads the configuration service."""
         return self.is_up and self.node is not None and self.node.carries_service
+
+    @property
+    def node_voters(self) -> list[Endpoint]:
+        """Where those are that vote, as far as its node knows."""
+        return [] if self.node is None else self.node.voters
 
     @property
     def is_asleep(self) -> bool:
@@ -227,7 +236,8 @@ async def _connected(actor: Actor) -> AsyncIterator[NodeHandle]:
     embedded = not actor.is_newcomer
     while True:
         with suppress(NoServiceError):
-            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded)
+            quorum: Literal["survivors", "majority"] = "survivors" if actor.survives else "majority"
+            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded, quorum=quorum)
             break
     async with node:
         yield node
@@ -323,6 +333,8 @@ class LiveWorld:
         self._cut: list[Actor] = []
         names = [f"/plant/{place}/{number}" for number, place in enumerate(rng.sample(["hall", "yard", "roof"] * 2, 4))]
         guarantees = {name: rng.choice([RELIABLE, RELIABLE, RELIABLE, KEYED, BEST_EFFORT]) for name in names}
+        # In half of the worlds one of two goes on without the other, and so no split leaves two alone.
+        self._survives = RandomSource(seed).fork("live swarm", "quorum").random() < 0.5
         self.actors = [self._make_actor(index, guarantees, multicast) for index in range(rng.randint(2, 6))]
         # A source of its own, so that worlds without a recorder are as they were before there was one.
         draw = RandomSource(seed).fork("live swarm", "recorder")
@@ -346,6 +358,7 @@ class LiveWorld:
             rng.choice([None, None, "/plant/**", "/plant/*/1"]),
             () if multicast else (f"h1:{SEED_PORT}", f"h2:{SEED_PORT}"),
             0 if multicast or index > 1 else SEED_PORT,
+            self._survives,
         )
 
     def _make_plan(self, name: str, guarantee: Guarantee) -> TopicPlan:
@@ -450,17 +463,21 @@ class LiveWorld:
             may_die = [actor for actor in up if self._may_go(actor)]
             if may_die:
                 self._end(rng.choice(may_die), kind == "end")
+            elif self._survives and leaders and len(up) == 2 and len(leaders[0].node_voters) == 1 and not self._cut:
+                # The copy of the other one goes on.
+                for actor in up:
+                    actor.harm()
+                self._end(leaders[0], politely=False)
 
     def _split(self, up: list[Actor]) -> None:
         """Cut some off; who is left without a majority of the voters may lose its life."""
         voters = self._voters()
-        if not voters or any(actor not in up for actor in voters):
+        if not voters or any(actor not in up for actor in voters) or (self._survives and len(voters) < 3):
             return
         away = self._rng.sample(up, self._rng.randint(1, len(up) - 1))
         have = sum(actor in away for actor in voters)
         self._cut = away if 2 * have < len(voters) else [actor for actor in up if actor not in away]
-        # Of two each goes on by itself, and one of them gives way later.
-        for actor in up if len(up) == 2 else self._cut:
+        for actor in self._cut:
             actor.harm()
         self.world.split([actor.host for actor in away])
         asyncio.get_running_loop().call_later(self._rng.uniform(0.3, 8.0), self._join)

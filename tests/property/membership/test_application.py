@@ -1,4 +1,4 @@
-"""The replicated state: the same commands make the same state, from any snapshot on, and names mean what an oracle says.
+"""The replicated state: the same commands make the same state, from any snapshot on, and names mean what a table says.
 
 The oracle is a table that knows nothing but the rule: the first to name a topic makes it.
 """
@@ -43,7 +43,9 @@ def draw(rng: Random, state: ReplicatedDomain) -> bytes:
             return command(BatchClosed())
         case "topics":
             chosen = rng.sample(NAMES, rng.randint(1, 4))
-            return command(TopicsCreated(tuple(TopicEntry(name, f"type {rng.random()}", "reliable") for name in chosen)))
+            return command(
+                TopicsCreated(tuple(TopicEntry(name, f"type {rng.random()}", "reliable") for name in chosen))
+            )
         case _:
             return rng.randbytes(rng.randrange(20))
 

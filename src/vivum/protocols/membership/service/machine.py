@@ -321,9 +321,11 @@ class ServiceMachine:
             self._drop(session)
 
     def answers(self, life: Life) -> bool:
-        """Return whether a life is not under test, and has spoken to this leader."""
+        """Return whether a life is not under test, and has spoken to this leader lately."""
         session = self._sessions.get(life.member)
-        return session is not None and session.knows_term and life.member not in self._suspicions
+        if session is None or not session.knows_term or life.member in self._suspicions:
+            return False
+        return self._now_ns - session.heard_ns < self.settings.replica_silence_ns
 
     def create_topics(self, entries: tuple[TopicEntry, ...]) -> int:
         """Propose topics. Return what `creations_applied` is when that is applied."""

@@ -104,7 +104,7 @@ class ServiceRole:
         self._strays: list[Datagram] = []
         # Replicas of the log of which it is certain that they are gone for ever.
         self._dead: set[NodeId] = set()
-        self._bereft_ns = 0
+        self._bereft_ns = self._leaderless_ns = 0
         self._become_blank(self._new_id())
 
     # The replica.
@@ -294,7 +294,7 @@ class ServiceRole:
     def _note_dead(self, endpoint: Endpoint, successor: NodeId) -> None:
         """Note that replicas at an endpoint are gone: another process has it, or none. They were in memory."""
         for node, each in self.replica.configuration.replicas.items():
-            if each.endpoint == endpoint and node not in (successor, self.replica.node):
+            if each.endpoint == endpoint and node not in (successor, self.replica.node, *self._dead):
                 self._dead.add(node)
                 self._bereft_ns = self._now_ns
 
@@ -305,7 +305,9 @@ class ServiceRole:
         replica = self.replica
         for effect in replica.effects:
             match effect:
-                case LeaderChanged():
+                case LeaderChanged(_, leader):
+                    if not leader:
+                        self._leaderless_ns = self._now_ns
                     self.serving = None
                     self._session = 0
                     self._state.is_watched = False
@@ -369,7 +371,10 @@ class ServiceRole:
         caught_up = {
             node
             for node, peer in role.peers.items()
-            if peer.matched >= role.first_index and replica.log.last_index - peer.matched <= 1024
+            if peer.matched >= role.first_index
+            and replica.log.last_index - peer.matched <= 1024
+            # One that is dead by now would be needed for a majority of two.
+            and peer.heard_ns >= self._now_ns - 2 * self.settings.replica_beat_ns
         }
         if self._is_handing_over:
             command = self._handing_over(caught_up)
@@ -429,7 +434,8 @@ class ServiceRole:
         """Return when this copy goes on in a history of its own; None if it is not its place to do so.
 
         Where so many voters are gone for ever that no majority of them can be anywhere: at once, those with a vote
-        first. Where the only voter of two nodes is silent: after a while.
+        first. Where there are so few votes that one cannot be spared: after a while, the only voter's copy if there
+        is one vote, a voter if there are two.
         """
         replica, role, client = self.replica, self.replica.role, self._client
         if not self._survives or not self.history or self.serving is not None:
@@ -445,6 +451,9 @@ class ServiceRole:
             return self._bereft_ns + heirs.index(replica.node) * self.settings.election_ns
         if len(voters) == 1 and others - voters == {replica.node} and type(role) is Following:
             return max(role.heard_ns + self.settings.fork_after_ns, self._patient_until_ns)
+        if len(voters) == 2 and replica.node in voters and not replica.leader:
+            # Two votes are there only in passing. Longer than any election takes.
+            return max(self._leaderless_ns + 2 * self.settings.fork_after_ns, self._patient_until_ns)
         return None
 
     def on_timer(self, now_ns: int) -> None:
@@ -474,7 +483,7 @@ class ServiceRole:
     def _fork(self) -> None:
         """Go on in a new history: nobody else can decide, as far as this node can know. Drop those who are gone."""
         voters = self.replica.configuration.voters
-        gone = self._dead | (voters if len(voters) == 1 else frozenset())
+        gone = self._dead | (voters - {self.replica.node} if len(voters) <= 2 else frozenset())
         state = self._state.fork(self.history, self._now_ns, self._rng.randrange(1, 1 << 60))
         for life in [each for each in state.service.lives.values() if each.replica in gone]:
             state.service.leave(life)
