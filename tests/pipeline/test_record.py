@@ -15,6 +15,7 @@ import pytest
 
 import vivum
 from vivum.protocols.keyed.keys import heads_of
+from vivum.storage.segment_files import find_segments
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes
 from vivum.wire.schema import describe_type
@@ -84,12 +85,12 @@ async def publish(node: vivum.NodeHandle, members: int) -> None:
     await raw.flush()
 
 
-def test_a_recorder_process_records_every_message_once_with_its_type(domain, tmp_path):
+def test_a_recorder_process_records_every_message_once_with_its_type_and_ends_in_order_at_sigterm(domain, tmp_path):
     async def scene() -> dict[str, Any]:
         async with vivum.connect(domain) as node:
-            recorder = start("record", "/swx/**", "--to", str(tmp_path), "--domain", domain, "--count",
-                             str(2 * MESSAGES), "--json")  # fmt: skip
+            recorder = start("record", "/swx/**", "--to", str(tmp_path), "--domain", domain, "--json")
             await asyncio.wait_for(publish(node, 2), 60)
+            recorder.send_signal(signal.SIGTERM)
             return await asyncio.to_thread(answer, recorder)
 
     report = asyncio.run(scene())
@@ -100,6 +101,7 @@ def test_a_recorder_process_records_every_message_once_with_its_type(domain, tmp
     assert [row["payload"] for row in raw] == [str(number).encode() for number in range(MESSAGES)]
     assert [row["sequence"] - raw[0]["sequence"] for row in raw] == list(range(MESSAGES))
     assert all(row["delivered_ns"] > 0 and row["sent_ns"] > 0 and row["view"] > 0 for row in found)
+    assert [each.stored_index() is not None for each in find_segments(tmp_path)] == [True]
     description = TopicTypes.read(tmp_path).types["/swx/NESN"]
     assert description is not None
     assert [field.name for field in description.fields] == ["symbol", "price", "sizes", "note"]

@@ -28,6 +28,16 @@ def reader(directory: Path, **options: str) -> VivumStreamReader:
     return source.streamReader(source.schema())
 
 
+def place(directory: Path, offset: int) -> dict[str, Any]:
+    """The offset of Spark for a place in a log."""
+    return reader(directory).followed.offsets({str(directory): offset}, {})
+
+
+def reached(offsets: dict[str, Any]) -> int:
+    (only,) = offsets.values()
+    return int(only["offset"])
+
+
 def run_available(spark: Any, directory: Path, out: Path, **options: str) -> list[dict[str, Any]]:
     """Read what is there to Parquet with a checkpoint; return the progress of each micro-batch."""
     query = (
@@ -44,14 +54,13 @@ def offsets(spark: Any, out: Path) -> list[int]:
 
 
 def test_available_now_reads_what_is_there_in_admitted_steps_and_a_restart_goes_on(spark, tmp_path):
-    where = str(tmp_path / "log")
-    with SegmentLog(where, segment_bytes=2000) as log:
+    with SegmentLog(tmp_path / "log", segment_bytes=2000) as log:
         for number in range(10):
             log.append(rows(number, number))
         progress = run_available(spark, tmp_path / "log", tmp_path, maxRowsPerTrigger="7")
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [7, 7, 6]
         source = progress[0]["sources"][0]
-        assert (source["endOffset"], source["latestOffset"]) == ({where: 7}, {where: 20})
+        assert (reached(source["endOffset"]), reached(source["latestOffset"])) == (7, 20)
         log.append(rows(20, 21, 22))
         progress = run_available(spark, tmp_path / "log", tmp_path, maxRowsPerTrigger="7")
         assert [each["numInputRows"] for each in progress if each["numInputRows"]] == [3]
@@ -79,15 +88,12 @@ def test_a_limit_of_bytes_takes_whole_batches_and_at_least_one(tmp_path):
     with SegmentLog(tmp_path) as log:
         for _ in range(5):
             log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [bytes(1000), bytes(1000)])])
-    directory = str(tmp_path)
     limited = reader(tmp_path, maxBytesPerTrigger="6500")
     limit = limited.getDefaultReadLimit()
-    assert limited.latestOffset({directory: 0}, limit) == {directory: 4}
-    assert limited.latestOffset({directory: 4}, limit) == {directory: 8}
-    assert limited.latestOffset({directory: 8}, limit) == {directory: 10}
-    assert limited.latestOffset({directory: 10}, limit) == {directory: 10}
-    assert reader(tmp_path, maxBytesPerTrigger="1").latestOffset({directory: 0}, limit) == {directory: 2}
-    assert limited.latestOffset({directory: 0}, ReadAllAvailable()) == {directory: 10}
+    for begin, end in ((0, 4), (4, 8), (8, 10), (10, 10)):
+        assert limited.latestOffset(place(tmp_path, begin), limit) == place(tmp_path, end)
+    assert reader(tmp_path, maxBytesPerTrigger="1").latestOffset(place(tmp_path, 0), limit) == place(tmp_path, 2)
+    assert limited.latestOffset(place(tmp_path, 0), ReadAllAvailable()) == place(tmp_path, 10)
 
 
 def test_a_limit_of_rows_cuts_inside_a_batch_and_passes_the_jump_of_a_crash(tmp_path):
@@ -104,7 +110,7 @@ def test_a_limit_of_rows_cuts_inside_a_batch_and_passes_the_jump_of_a_crash(tmp_
     while (end := limited.latestOffset(at, ReadMaxRows(2))) != at:
         seen += [each for piece in limited.partitions(at, end) for batch in limited.read(piece)
                  for each in batch.column("offset").to_pylist()]  # fmt: skip
-        ends.append(end[directory])
+        ends.append(reached(end))
         at = end
     assert seen == [0, 1, 2, jump, jump + 1, jump + 2]
     assert ends == [2, jump + 1, jump + 3]
@@ -114,9 +120,9 @@ def test_rows_that_retention_deleted_unread_are_an_error_unless_told_otherwise(t
     with SegmentLog(tmp_path, segment_bytes=500, keep_bytes=2500) as log:
         for _ in range(6):
             log.append([RecordedRun("/a", 1, 1, 1, 1, 0, 0, [bytes(600)])])
-    directory = str(tmp_path)
-    with pytest.raises(StorageError, match=r"offsets 1 to 2 of the log .* were deleted before they were read"):
-        reader(tmp_path).partitions({directory: 1}, {directory: 6})
+    begin, end = place(tmp_path, 1), place(tmp_path, 6)
+    with pytest.raises(StorageError, match=r"rows of .* were deleted before they were read; .* 1 to 2 are lost"):
+        reader(tmp_path).partitions(begin, end)
     lenient = reader(tmp_path, failOnDataLoss="false")
-    (piece,) = lenient.partitions({directory: 1}, {directory: 6})
-    assert [span.start for span in piece.spans] == [3, 4, 5]
+    (piece,) = lenient.partitions(begin, end)
+    assert [span.start for span in piece.spans] == [1, 3, 4, 5]

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +51,7 @@ def record(
     loss: joining.LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Record topics until Ctrl-C. Nothing that was recorded is lost when this process dies."""
+    """Record topics until Ctrl-C or SIGTERM. Nothing that was recorded is lost when this process dies."""
     names = [check_pattern(each) for each in patterns]
     keep_age_ns = None if keep_age is None else parse_duration_ns(keep_age)
     keep_bytes = None if keep_mb is None else keep_mb * 1_000_000
@@ -97,6 +98,9 @@ async def _record(
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
         task = asyncio.create_task(recorder.run())
+        # A supervisor ends a recorder so; the log is closed as at Ctrl-C.
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         clock = asyncio.get_running_loop().time
         began = clock()
         told, told_at = 0, began - TELL_S
@@ -106,7 +110,7 @@ async def _record(
                 if recorder.missed > told and clock() - told_at >= TELL_S:
                     told, told_at = recorder.missed, clock()
                     notes.print(f"[yellow]missed:[/] {told:,} messages so far are not in the log")
-                if (count and recorder.recorded >= count) or (seconds and clock() - began >= seconds):
+                if ended.is_set() or (count and recorder.recorded >= count) or (seconds and clock() - began >= seconds):
                     break
         finally:
             task.cancel()

@@ -15,8 +15,9 @@ def rows_behind(query: Any) -> dict[str, int]:
         # A report does not name the format; the offsets of this source are known by their shape.
         reached = source["endOffset"]
         offsets = json.loads(reached) if isinstance(reached, str) else reached
-        if isinstance(offsets, dict) and all(Path(each).is_dir() for each in offsets):
-            found |= {directory: rows_from(directory, offset) for directory, offset in offsets.items()}
+        for each in offsets.values() if isinstance(offsets, dict) else ():
+            if isinstance(each, dict) and {"path", "offset", "mark"} <= each.keys() and Path(each["path"]).is_dir():
+                found[each["path"]] = rows_from(each["path"], each["offset"])
     return found
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import types
 
 from vivum.core.errors import UsageError
 from vivum.live.messages import Message
+from vivum.storage.gaps import Gap
 from vivum.wire.schema import (
     MapType,
     OptionalType,
@@ -93,6 +94,7 @@ class PayloadDecoder:
 
     def __init__(self, description: TypeDescription, value_type: Any) -> None:
         self._value_type = value_type
+        self.is_of_gaps = description.name == Gap.__name__
         struct = struct_of(description)
         decoders: dict[str, Any] = {"msgpack": msgspec.msgpack.Decoder, "json": msgspec.json.Decoder}
         self._decode = decoders[description.codec](struct).decode

@@ -394,16 +394,18 @@ class Driver:
             self._carry_out(effects)
             if self._is_closed():
                 return
-            if (
-                self._may_send_now
-                and not (self._has_input or (node.has_data and not self._backlog))
-                and type(effects[-1]) is Datagram
-            ):
+            if self._may_send_now and not self._has_input and type(effects[-1]) is Datagram:
                 # No commands came meanwhile. Effects other than frames may have more of them behind them.
                 break
         self._settle_at_ns = None
+        # New data that is left goes out in the next turn: tokens that have arrived meanwhile are handled before it.
+        has_more = bool(effects) and node.has_data and not self._backlog
         if before is State.POLLING:
             self._become_again(before)
+            if has_more:
+                self._settle_at_ns = self._now_ns()
+        elif has_more:
+            self._become_settling()
         else:
             self._become_idle()
         self._set_timer()

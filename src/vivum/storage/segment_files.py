@@ -15,11 +15,13 @@ from vivum.storage.errors import StorageError
 from vivum.storage.segment_format import (
     HEADER_BYTES,
     BatchEntry,
+    SegmentHead,
     SegmentSummary,
     decode_index,
     read_index_summary,
     read_segment_header,
     scan_batches,
+    segment_digest,
     summary_of,
 )
 
@@ -38,8 +40,30 @@ class SegmentFile(NamedTuple):
         """Where its index is, if it is closed."""
         return self.path.with_suffix(".index")
 
+    def head(self) -> SegmentHead | None:
+        """Return what its header says; None while its writer is making it. Raises `CorruptLogError`."""
+        with self.path.open("rb") as file:
+            data = file.read(HEADER_BYTES)
+            return read_segment_header(data, str(self.path)) if len(data) == HEADER_BYTES else None
+
+    def digest(self) -> int:
+        """Return the digest by which the next segment names this one; 0 if there is no good index."""
+        if self.stored_summary() is None:
+            return 0
+        with self.path.open("rb") as segment, self.index_path.open("rb") as index:
+            return segment_digest(segment.read(HEADER_BYTES), index.read(HEADER_BYTES))
+
     def stored_index(self) -> list[BatchEntry] | None:
         """Return the batches as the index lists them; None if there is no index, or a damaged one."""
+        found = self._decoded_index()
+        return None if found is None else found[0]
+
+    def stored_tips(self) -> bytes:
+        """Return how far the log goes for each sender, as the index has it; nothing if there is no good one."""
+        found = self._decoded_index()
+        return b"" if found is None else found[1]
+
+    def _decoded_index(self) -> tuple[list[BatchEntry], bytes] | None:
         try:
             return decode_index(self.index_path.read_bytes())
         except FileNotFoundError:

@@ -4,10 +4,14 @@ Follows DESIGN section 14 and `docs/design/segment-log.md`. Knows bytes alone: n
 
     segment   header (64 bytes), then batches
     batch     header (64 bytes), then an Arrow IPC record batch of `log_schema()`, padded to 64 bytes or to 4 KiB
-    index     header (64 bytes), then one entry for each batch
+    index     header (64 bytes), then one entry for each batch, then how far the log goes for each sender
 
 Every header has a CRC-32, every body an XXH3 (64 bits). So a batch is there whole, or it is not there: what a crash
 cut off cannot be taken for data, and no byte can change unseen.
+
+Segments form a chain: the header of each names the log (a UUID), the offset at which the segment before it ended, and a
+digest of that segment. So a segment of another log, one that was exchanged and one that is missing are all
+recognised, while the jump of offsets after a crash is not taken for a loss.
 
 Invariants: offsets inside a segment are contiguous; a segment has at most `SEGMENT_ROWS_MAX` of them, so the
 name of a segment alone reserves the offsets that it may use.
@@ -23,7 +27,7 @@ from vivum.core.errors import UsageError
 from vivum.storage.errors import CorruptLogError
 from vivum.storage.trace_schema import arrow
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Version of segments and indexes. Raised when an older reader would misread them."""
 
 ALIGNMENT = 64
@@ -35,7 +39,7 @@ SEGMENT_ROWS_MAX = 1 << 24
 _SEGMENT_MAGIC = b"VIVUMSEG"
 _INDEX_MAGIC = b"VIVUMIDX"
 _BATCH_MAGIC = b"VBAT"
-_SEGMENT = Struct("<8sI4xqq28xI")
+_SEGMENT = Struct("<8sIqq16sqQI")
 _BATCH = Struct("<4sIQQqqQQ4xI")
 _INDEX = Struct("<8sIIqqqqqII")
 _ENTRY = Struct("<QQIqqQQ")
@@ -94,6 +98,29 @@ class SegmentSummary(NamedTuple):
     delivered_ns_max: int
 
 
+class SegmentHead(NamedTuple):
+    """What the header of a segment says: its place in the log, and which log that is."""
+
+    first_offset: int
+    created_ns: int
+    log_id: bytes
+    """A UUID: all segments of a log have the same one, wherever the log is moved."""
+
+    previous_stop: int
+    """Where the segment before it ended; `NOTHING_BEFORE` for the first of a log."""
+
+    previous_digest: int
+    """The digest of the segment before it; 0 where that had no good index."""
+
+    @property
+    def mark(self) -> int:
+        """Return a number that tells this segment from any other that could have its name."""
+        return crc32(_pack_head(self)[:-4])
+
+
+NOTHING_BEFORE = -1
+
+
 @cache
 def log_schema() -> Any:
     """Make the Arrow schema of a log. Plain types that Spark reads; times are nanoseconds since 1970."""
@@ -127,19 +154,26 @@ def _is_sealed(header: Any) -> bool:
     return crc32(header[:-4]) == int.from_bytes(header[-4:], "little")
 
 
-def segment_header(first_offset: int, created_ns: int) -> bytes:
+def _pack_head(head: SegmentHead) -> bytes:
+    return _SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, *head, 0)
+
+
+def segment_header(head: SegmentHead) -> bytes:
     """Make the first bytes of a segment."""
-    return _sealed(_SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, first_offset, created_ns, 0))
+    return _sealed(_pack_head(head))
 
 
-def read_segment_header(data: Any, path: str) -> int:
-    """Return the first offset that a segment's header names."""
+def read_segment_header(data: Any, path: str) -> SegmentHead:
+    """Return what a segment's header says. Raises `CorruptLogError`."""
     if len(data) < HEADER_BYTES or not _is_sealed(data[:HEADER_BYTES]) or bytes(data[:8]) != _SEGMENT_MAGIC:
         raise CorruptLogError(f"{path} is not a segment of a log, or its first {HEADER_BYTES} bytes are damaged")
-    _, version, first_offset, _, _ = _SEGMENT.unpack_from(data)
+    _, version, *fields, _ = _SEGMENT.unpack_from(data)
     if version != FORMAT_VERSION:
-        raise CorruptLogError(f"{path} has format {version}, this Vivum reads {FORMAT_VERSION}; update Vivum")
-    return int(first_offset)
+        raise CorruptLogError(
+            f"{path} has format {version}, this Vivum reads {FORMAT_VERSION}; read the log with the Vivum that wrote "
+            f"it, and record into another directory"
+        )
+    return SegmentHead(*fields)
 
 
 def batch_header(entry: BatchEntry, body: Any) -> bytes:
@@ -168,17 +202,17 @@ def read_batch_header(data: Any, at: int) -> tuple[BatchEntry, int] | None:
     return BatchEntry(at, first_offset, rows, low, high, body_bytes, payload_bytes), checksum
 
 
-def decode_batch(data: Any, at: int, schema: Any, path: str) -> Any:
-    """Return the Arrow batch whose header is at this place, checked; its columns point into `data`."""
-    found = read_batch_header(data, at)
-    if found is None:
-        raise CorruptLogError(f"{path} is damaged at byte {at}: no header of a batch is there")
+def decode_batch(data: Any, expected: BatchEntry, schema: Any, path: str) -> Any:
+    """Return the Arrow batch of an entry, checked; its columns point into `data`. Raises `CorruptLogError`."""
+    found = read_batch_header(data, expected.at)
+    if found is None or found[0] != expected:
+        raise CorruptLogError(f"{path} is damaged at byte {expected.at}: the batch that was there has no good header")
     entry, checksum = found
-    body = data[at + HEADER_BYTES : entry.body_stop]
+    body = data[entry.at + HEADER_BYTES : entry.body_stop]
     if len(body) < entry.body_bytes or _checksum(body) != checksum:
         raise CorruptLogError(
             f"{path} is damaged: the batch of offsets {entry.first_offset} to {entry.stop_offset - 1} "
-            f"at byte {at} does not have its checksum"
+            f"at byte {entry.at} does not have its checksum"
         )
     pyarrow = arrow()
     return pyarrow.ipc.read_record_batch(pyarrow.py_buffer(body), schema)
@@ -222,9 +256,9 @@ def summary_of(first_offset: int, entries: Sequence[BatchEntry]) -> SegmentSumma
     )
 
 
-def encode_index(first_offset: int, entries: Sequence[BatchEntry]) -> bytes:
-    """Make the index of a segment that will not grow any more."""
-    body = b"".join(_ENTRY.pack(*each) for each in entries)
+def encode_index(first_offset: int, entries: Sequence[BatchEntry], tips: bytes) -> bytes:
+    """Make the index of a segment that will not grow any more. `tips` tell how far the log goes for each sender."""
+    body = b"".join([*(_ENTRY.pack(*each) for each in entries), tips])
     summary = summary_of(first_offset, entries)
     header = _INDEX.pack(_INDEX_MAGIC, FORMAT_VERSION, len(entries), *summary, crc32(body), 0)
     return _sealed(header) + body
@@ -238,12 +272,18 @@ def read_index_summary(data: bytes) -> SegmentSummary | None:
     return SegmentSummary(*numbers) if version == FORMAT_VERSION else None
 
 
-def decode_index(data: bytes) -> list[BatchEntry] | None:
-    """Return the entries of an index, or None if it is damaged."""
+def segment_digest(head: bytes, index: bytes) -> int:
+    """Return the digest of a segment, from its header and that of its index, which has a checksum of all entries."""
+    return _checksum(head[:HEADER_BYTES] + index[:HEADER_BYTES])
+
+
+def decode_index(data: bytes) -> tuple[list[BatchEntry], bytes] | None:
+    """Return the entries of an index and its tips, or None if it is damaged."""
     if read_index_summary(data) is None:
         return None
     _, _, count, *_, body_crc, _ = _INDEX.unpack_from(data)
     body = data[HEADER_BYTES:]
-    if len(body) != count * _ENTRY.size or crc32(body) != body_crc:
+    stop = count * _ENTRY.size
+    if len(body) < stop or crc32(body) != body_crc:
         return None
-    return [BatchEntry(*numbers) for numbers in _ENTRY.iter_unpack(body)]
+    return [BatchEntry(*numbers) for numbers in _ENTRY.iter_unpack(body[:stop])], body[stop:]

@@ -20,6 +20,7 @@ import fcntl
 import mmap
 import os
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -36,16 +37,22 @@ from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_files import LOCK_FILE, SegmentFile, find_segments, force_directory, write_whole
 from vivum.storage.segment_format import (
     HEADER_BYTES,
+    NOTHING_BEFORE,
     SEGMENT_ROWS_MAX,
     BatchEntry,
+    SegmentHead,
     encode_index,
     find_batch,
     read_segment_header,
     scan_batches,
+    segment_digest,
     segment_header,
     segment_name,
 )
+from vivum.storage.segment_reader import LostRows, read_rows
+from vivum.storage.tips import Tips, tips_of
 from vivum.storage.topic_types import TopicTypes
+from vivum.storage.trace_schema import arrow
 
 FSYNC_POLICIES = ("none", "interval", "always")
 FSYNC_INTERVAL_NS = 200 * MILLISECOND
@@ -76,10 +83,11 @@ class TopicDeclaration(NamedTuple):
 
 
 class PreparedBatch(NamedTuple):
-    """A batch that is ready to be written: what is in it, its topics, and whether a new segment begins with it."""
+    """A batch that is ready to be written: what is in it, and whether a new segment begins with it."""
 
     entry: BatchEntry
     topics: set[str]
+    tips: list[tuple[str, int, int, int]]
     rolls: bool
     segment_first: int
     segment_began_ns: int
@@ -121,6 +129,15 @@ class SegmentLog:
         self._entries: list[BatchEntry] = []
         self._segment_first = 0
         self._segment_began_ns = 0
+        self._header = b""
+        self.tips = Tips()
+        """How far the log goes for each sender."""
+        self.delivered_ns = 0
+        """The newest time of delivery in the log; 0 while it is empty."""
+        self.log_id = b""
+        """The UUID of the log: of the one that is continued, or a new one."""
+        # Of the segment before the next one: where it ended, and its digest.
+        self._previous = NOTHING_BEFORE, 0
         # Batches that wait to be written, in their order, and memory for more.
         self._prepared: deque[PreparedBatch] = deque()
         self._buffers: list[BatchBuffer] = []
@@ -199,7 +216,7 @@ class SegmentLog:
         except BaseException:
             self._buffers.append(buffer)
             raise
-        batch = PreparedBatch(entry, {run.topic for run in runs}, rolls, first, began_ns, buffer)
+        batch = PreparedBatch(entry, {run.topic for run in runs}, tips_of(runs), rolls, first, began_ns, buffer)
         self._prepared.append(batch)
         return batch
 
@@ -238,6 +255,8 @@ class SegmentLog:
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
         self._entries.append(entry)
+        self.tips.note_all(batch.tips)
+        self.delivered_ns = max(self.delivered_ns, entry.delivered_ns_max)
         self._dirty = True
         offsets = range(self.next_offset, entry.stop_offset)
         self.next_offset = entry.stop_offset
@@ -343,7 +362,8 @@ class SegmentLog:
         self._segment_first, self._segment_began_ns = self.next_offset, began_ns
         self._entries = []
         try:
-            file.append(memoryview(segment_header(self._segment_first, self._segment_began_ns)))
+            self._header = segment_header(self._head(self._segment_first, self._segment_began_ns))
+            file.append(memoryview(self._header))
             file.force()
             force_directory(self.directory)
         except OSError:
@@ -361,33 +381,64 @@ class SegmentLog:
             return
         self.sync()
         try:
-            index = encode_index(self._segment_first, self._entries)
+            index = encode_index(self._segment_first, self._entries, self.tips.encode())
             write_whole(self._segment().index_path, index)
         except OSError as error:
             raise cannot_write_log(self.directory, error) from error
+        self._previous = self.next_offset, segment_digest(self._header, index)
         self._file.close()
         self._file = None
 
     def _segment(self) -> SegmentFile:
         return SegmentFile(self.directory / segment_name(self._segment_first), self._segment_first)
 
+    def _head(self, first_offset: int, created_ns: int) -> SegmentHead:
+        return SegmentHead(first_offset, created_ns, self.log_id, *self._previous)
+
     def _recover(self) -> int:
         """Cut torn tails, write missing indexes, and return the first offset that was never given to anybody."""
         segments = find_segments(self.directory)
+        self.log_id = self._find_id(segments)
         next_offset = 0
+        closed: SegmentFile | None = None
         unread = sum(each.bytes_on_disk() for each in segments) - CHECKED_BYTES_MAX
         for segment in segments:
             unread -= segment.bytes_on_disk()
             entries = segment.stored_index()
             if entries is not None:
                 self._inspect(segment, entries, checks_bodies=unread <= 0)
-                next_offset = entries[-1].stop_offset if entries else segment.first_offset
-                continue
-            self._repair(segment)
-            next_offset = segment.first_offset + SEGMENT_ROWS_MAX
+                closed = segment
+                next_offset = stop = entries[-1].stop_offset if entries else segment.first_offset
+            else:
+                # It continues what the closed ones before it had.
+                self.tips = Tips.decode(closed.stored_tips()) if closed is not None else self.tips
+                closed = None
+                stop = self._repair(segment)
+                next_offset = segment.first_offset + SEGMENT_ROWS_MAX
+            self._previous = stop, segment.digest()
+            summary = segment.stored_summary()
+            if summary is not None:
+                self.delivered_ns = max(self.delivered_ns, summary.delivered_ns_max)
+        if closed is not None:
+            self.tips = Tips.decode(closed.stored_tips())
         if segments and next_offset == segments[-1].first_offset:
             next_offset += SEGMENT_ROWS_MAX  # An empty segment that was closed: its name is taken.
         return next_offset
+
+    def _find_id(self, segments: Sequence[SegmentFile]) -> bytes:
+        """Return the UUID that the segments have; a new one where none has any that can be read."""
+        found: dict[bytes, SegmentFile] = {}
+        for segment in segments:
+            try:
+                head = segment.head()
+            except CorruptLogError:
+                continue  # Told when it is inspected or repaired.
+            if head is not None:
+                found.setdefault(head.log_id, segment)
+        if len(found) > 1:
+            names = " and ".join(each.path.name for each in found.values())
+            raise UsageError(f"{self.directory} has segments of different logs ({names}); keep those of one log only")
+        return next(iter(found), uuid.uuid4().bytes)
 
     def _inspect(self, segment: SegmentFile, entries: Sequence[BatchEntry], *, checks_bodies: bool) -> None:
         """Note what is broken of a closed segment. It is left as it is: readers say which rows are lost."""
@@ -413,8 +464,8 @@ class SegmentLog:
             text = f"{len(bad)} of {len(entries)} batches cannot be read, the first at byte {bad[0].at}"
             self.damage.append(f"{segment.path} is damaged: {text}")
 
-    def _repair(self, segment: SegmentFile) -> None:
-        """Cut off a torn tail. Whole batches behind damage are kept: then it was no crash, and it is told."""
+    def _repair(self, segment: SegmentFile) -> int:
+        """Cut off a torn tail; return where the segment ends. Whole batches behind damage are kept, and it is told."""
         with segment.path.open("r+b") as file:
             size = os.fstat(file.fileno()).st_size
             good = min(size, HEADER_BYTES)
@@ -438,20 +489,38 @@ class SegmentLog:
                     except CorruptLogError as error:
                         if find_batch(data, HEADER_BYTES) is not None:
                             self.damage.append(str(error))
+                            entries += scan_batches(data, HEADER_BYTES)
                             cut = False
                         else:
                             good = 0
+            stop = entries[-1].stop_offset if entries else segment.first_offset
             if not cut:
-                return
+                return stop
             if good < size:
                 self.bytes_cut += size - good
                 file.truncate(good)
             if good == 0:
                 # Not even the header got there. The name alone tells which offsets are taken.
-                file.write(segment_header(segment.first_offset, self._clock()))
+                file.write(segment_header(self._head(segment.first_offset, self._clock())))
             file.flush()
             os.fsync(file.fileno())
-        write_whole(segment.index_path, encode_index(segment.first_offset, entries))
+        if entries:
+            self.tips.note_all(_tips_in(segment, entries))
+        write_whole(segment.index_path, encode_index(segment.first_offset, entries, self.tips.encode()))
+        return stop
+
+
+def _tips_in(segment: SegmentFile, entries: Sequence[BatchEntry]) -> Iterable[tuple[str, int, int, int]]:
+    """Read how far a segment goes for each sender."""
+    found: dict[tuple[str, int, int], int] = {}
+    for batch in read_rows(segment, entries[0].first_offset, entries[-1].stop_offset):
+        if isinstance(batch, LostRows):
+            continue  # Told as damage.
+        rows = arrow().Table.from_batches([batch.select(["topic", "sender", "incarnation", "sequence"])])
+        for each in rows.group_by(["topic", "sender", "incarnation"]).aggregate([("sequence", "max")]).to_pylist():
+            sender = each["topic"], each["sender"], each["incarnation"]
+            found[sender] = max(found.get(sender, 0), each["sequence_max"] + 1)
+    return [(*sender, stop) for sender, stop in found.items()]
 
 
 def cannot_write_log(path: Path, error: OSError) -> StorageError:

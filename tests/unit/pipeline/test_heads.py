@@ -26,7 +26,8 @@ def test_heads_come_off_the_topics_that_have_them_and_nothing_else_changes():
                     *[PLAIN_HEAD + each for each in payloads[cut:]],
                 ]
             runs.append(RecordedRun(topic, 1, 1, 0, 1, 0, 0, payloads))
-        batch = decode_batch(buffer.seal(buffer.lay_out(runs, 0, 0)), 0, log_schema(), "memory")
+        entry = buffer.lay_out(runs, 0, 0)
+        batch = decode_batch(buffer.seal(entry), entry, log_schema(), "memory")
         begin = chance.randrange(len(batch))
         rows = without_heads(batch.slice(begin), {"/keyed", "/other"})
         rows.validate(full=True)

@@ -8,7 +8,7 @@ from loose_streams import ALICE, ONE, config, frames_of, make_fifo, make_sender,
 from vivum.core.ids import Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.observe.counters import Counters
-from vivum.protocols.qsm.region import CAUTION_NS, EMPTY_TOKEN, ROUND_FRAMES, RegionMember
+from vivum.protocols.qsm.region import CAUTION_NS, EMPTY_TOKEN, LEAD_AFTER, ROUND_FRAMES, RegionMember
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.streams.sender_fifo import SenderFifo
 from vivum.wire.tokens import NOBODY, StreamRecord, Token
@@ -190,3 +190,43 @@ def test_a_region_is_not_quiet_while_a_sender_has_something_that_is_not_confirme
     stream.sender_gone = False
     region.absorb(0, msgspec.structs.replace(EMPTY_TOKEN, streams=(msgspec.structs.replace(record, confirmed=3),)))
     assert region.is_quiet
+
+
+def sending_region(me: Member, nodes: int = 3) -> RegionMember:
+    """Make the region of a node whose stream fills its window of 16 frames."""
+    settings = replace(SETTINGS, ring_nodes_max=25)
+    region = RegionMember(config(nodes=nodes), me, settings, Limits(), Counters(), make_fifo().add, 0)
+    own = make_sender(window_frames=16)
+    region.send_by(own)
+    for number in range(16):
+        own.feed(ONE, number, [bytes(64)], ViewNumber(1))
+        seal(own)
+    return region
+
+
+def leader_after(region: RegionMember, reports: int, sharers: int = 1) -> int:
+    for number in range(reports):
+        region.on_report(number, sharers)
+    return region.ladder.rings[0].leader
+
+
+def test_the_only_sender_takes_the_lead_when_report_after_report_finds_its_window_full() -> None:
+    assert leader_after(sending_region(BOB), LEAD_AFTER - 1) == ALICE.node
+    region = sending_region(BOB)
+    assert leader_after(region, LEAD_AFTER) == BOB.node
+    assert region.ladder.rings[0].next_deadline_ns() <= LEAD_AFTER
+
+
+def test_who_shares_the_window_or_does_not_fill_it_leaves_the_lead_where_it_is() -> None:
+    assert leader_after(sending_region(BOB), 2 * LEAD_AFTER, sharers=2) == ALICE.node
+    region = sending_region(BOB)
+    assert region.own is not None
+    leader_after(region, LEAD_AFTER - 1)
+    region.own.window.was_full = False
+    leader_after(region, 1)
+    region.own.window.was_full = True
+    assert leader_after(region, LEAD_AFTER - 1) == ALICE.node
+
+
+def test_with_several_rings_nobody_takes_the_lead_for_its_own_stream() -> None:
+    assert leader_after(sending_region(BOB, nodes=26), 2 * LEAD_AFTER) == ALICE.node

@@ -208,6 +208,7 @@ class Player:
         self.control: list[bytes] = []
         self.answers: dict[bytes, tuple[Effect, ...]] = {}
         self.rooms: list[int] = []
+        self.messages_per_output: int | None = None
         self.deadline_ns: int | None = None
         self.spoken = 0
 
@@ -230,7 +231,8 @@ class Player:
         return [self._frame()] if is_alone and self.pending else []
 
     def _frame(self) -> Datagram:
-        text, self.pending = b"+".join(self.pending), []
+        stop = len(self.pending) if self.messages_per_output is None else self.messages_per_output
+        text, self.pending = b"+".join(self.pending[:stop]), self.pending[stop:]
         return Datagram(PEER, text)
 
     def on_timer(self, now_ns: int) -> None:
@@ -586,6 +588,18 @@ def test_what_a_callback_sends_leaves_at_once_and_its_own_delivery_comes_in_the_
     stage.driver.submit(Do(one, delivery(2), datagram(b"frame")))
     stage.loop.turn()
     assert stage.log == [one, b"answer", delivery(2), b"frame", own(0)]
+    assert stage.driver.state is State.IDLE
+
+
+def test_between_two_outputs_of_new_data_arrivals_are_handled(stage: Stage) -> None:
+    stage.node.messages_per_output = 1
+    for text in (b"one", b"two"):
+        stage.driver.submit(Say(text))
+    stage.loop.turn()
+    assert (stage.driver.state, stage.log[2:]) == (State.SETTLING, [b"one"])
+    stage.port.arrive(b"a", b"token")
+    assert stage.log[3:] == [("heard", b"a", b"token"), b"two"]
+    stage.loop.run()
     assert stage.driver.state is State.IDLE
 
 

@@ -83,7 +83,8 @@ def test_columns_of_runs_equal_those_made_row_by_row(drawn, first_offset):
             row = (each.topic, 5, 6, each.first_sequence + place, 7, position, 8, 9, payload)
             expected.append((first_offset + len(expected), *row))
     buffer = BatchBuffer()
-    batch = decode_batch(buffer.seal(buffer.lay_out(runs, first_offset, 0)), 0, log_schema(), "memory")
+    entry = buffer.lay_out(runs, first_offset, 0)
+    batch = decode_batch(buffer.seal(entry), entry, log_schema(), "memory")
     batch.validate(full=True)
     assert [tuple(row.values()) for row in batch.to_pylist()] == expected
 

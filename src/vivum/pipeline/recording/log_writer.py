@@ -68,8 +68,8 @@ class LogWriter:
         self._written_bytes = 0
         self._written_messages = 0
 
-    def put(self, run: RecordedRun) -> bool:
-        """Take a run to write; return False if too much is waiting."""
+    def put(self, run: RecordedRun, *, must: bool = False) -> bool:
+        """Take a run to write; return False if too much is waiting. With `must` it is taken all the same."""
         payloads = run.payloads
         if isinstance(payloads, PackedRun):
             # A packed run is held with all that came in its frames.
@@ -77,11 +77,12 @@ class LogWriter:
         else:
             size = measure(payloads)[0] if isinstance(payloads, list) else sum(map(len, payloads))
         size += MESSAGE_BYTES * len(payloads)
-        if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
-            self._give_way()
-        held = self._put_bytes - self._written_bytes
-        if held and held + size > self._held_bytes_max:
-            return False
+        if not must:
+            if self._put_bytes - self._written_bytes > self._held_bytes_max // 2:
+                self._give_way()
+            held = self._put_bytes - self._written_bytes
+            if held and held + size > self._held_bytes_max:
+                return False
         waiting = self._put_bytes - self._taken_bytes
         self._held.append((size, run))
         self._put_bytes += size

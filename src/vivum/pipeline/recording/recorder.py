@@ -4,9 +4,10 @@ It enters every topic that matches, of whatever type and guarantee, and takes ru
 for each message, nothing is decoded, and where frames have messages of one topic these are not even cut (`PackedRun`).
 Threads write them (`log_writer`) while the next are coming in.
 
-What it cannot have it counts and tells: messages that its node missed, and messages that came while too much was
-waiting for a disk that is too slow, since a recorder must not slow the senders down. When the log cannot be written it
-stops with the reason. Who joins with `replay=` gets back copies from it (`serving`).
+What it cannot have it counts, and tells in the log itself (`vivum.storage.gaps`): what its node missed, what came while
+too much was waiting for a disk that is too slow, since a recorder must not slow the senders down, and what was sent
+while nobody recorded (`lives`). When the log cannot be written it stops with the reason. Who joins with `replay=` gets
+back copies from it (`serving`).
 """
 
 import asyncio
@@ -22,24 +23,45 @@ from vivum.live.handle import NodeHandle
 from vivum.live.replay.back_copies import OWN_TOPICS
 from vivum.live.seat import Seat
 from vivum.pipeline.recording.log_writer import HELD_BYTES_MAX, LogWriter
+from vivum.pipeline.recording.missing import Missing
 from vivum.pipeline.recording.serving import BackCopyServer
+from vivum.storage.gaps import GAPS_TOPIC, Gap, gap_run
 from vivum.storage.runs import RecordedRun
 from vivum.storage.segment_log import SegmentLog, TopicDeclaration
+from vivum.storage.tips import TIPS_MAX
 from vivum.wire.directory import TopicRecord
 from vivum.wire.schema import read_schema
-
-TIPS_MAX = 1024
-"""Senders of a topic that are remembered for joiners. Past it, the one that was silent for longest is forgotten."""
 
 LOOK_S = 1.0
 """How often a recorder looks whether its node is still open."""
 
 
-class Recorder:
-    """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
+class TopicListener:
+    """Takes what is delivered in one topic."""
+
+    __slots__ = ("_recorder", "topic")
 
     wants_own = True
     wants_packed = True
+
+    def __init__(self, recorder: "Recorder", topic: str) -> None:
+        self._recorder = recorder
+        self.topic = topic
+
+    def put(self, delivery: Delivery) -> None:
+        """Keep a run of messages until it is written."""
+        self._recorder.put(self.topic, delivery)
+
+    def on_view(self, view: TopicView) -> None:
+        """Pass over: a log has messages."""
+
+    def interrupt(self, told: MissedMessages) -> None:
+        """Count what is missing."""
+        self._recorder.interrupt(self.topic, told)
+
+
+class Recorder:
+    """Records a pattern of topics from a node into a log. `run()` goes on until it is cancelled or fails."""
 
     def __init__(
         self, node: NodeHandle, patterns: Sequence[str], log: SegmentLog, held_bytes_max: int = HELD_BYTES_MAX
@@ -48,7 +70,6 @@ class Recorder:
         """Of each topic and each sender: up to which message the log goes."""
 
         self.recorded = 0
-        self.missed = 0
         self.topics: set[str] = set()
         self._node = node
         self._log = log
@@ -56,10 +77,9 @@ class Recorder:
         self._writer = LogWriter(log, self._on_written, held_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._new: list[TopicRecord] = []
-        self._seats: list[Seat] = []
-        # Topics with heads: repetitions are left out there, so numbers have holes.
-        self._headed: set[str] = set()
-        self._not_seen_as_gaps = 0
+        self._seats: list[tuple[Seat, TopicListener]] = []
+        self._missing = Missing(log.tips, log.delivered_ns)
+        self._has_gaps = False
         self._delivered_runs = 0
         self._written_runs = 0
         self._has_written = asyncio.Event()
@@ -73,6 +93,8 @@ class Recorder:
         serving = asyncio.create_task(server.run())
         writing = asyncio.create_task(asyncio.to_thread(self._writer.run))
         tasks = [entering, serving, writing]
+        self._missing.begin(time.time_ns())
+        self._tell_gaps()
         try:
             while not (done := (await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]):
                 self._node.check_open()
@@ -81,15 +103,21 @@ class Recorder:
         finally:
             for number in watches:
                 self._node.browser.unwatch(number)
-            for seat in self._seats:
-                self._node.give_back(seat, self)
+            for seat, listener in self._seats:
+                self._node.give_back(seat, listener)
             entering.cancel()
             serving.cancel()
+            self._tell_gaps()
             self._writer.stop()
             await asyncio.wait(tasks)
             # What a log could not take is missing in it.
-            self.missed += self._writer.unwritten
+            self._missing.count += self._writer.unwritten
             writing.result()
+
+    @property
+    def missed(self) -> int:
+        """Messages that are not in the log, of those that were sent while this recorder was at work."""
+        return self._missing.count
 
     def _on_topics(self, records: Sequence[TopicRecord]) -> None:
         self._new += records
@@ -108,43 +136,54 @@ class Recorder:
             for (schema, guarantee), names in alike.items():
                 description, entry = read_schema(schema), guarantee_of(guarantee)
                 if entry.is_headed:
-                    self._headed.update(names)
+                    self._missing.headed.update(names)
                 self._writer.declare(
                     [TopicDeclaration(name, description, entry.name, entry.is_headed) for name in names]
                 )
-                self._seats += await self._node.take_seats(names, schema, entry, lambda _: self)
+                listeners = {name: TopicListener(self, name) for name in names}
 
-    def put(self, delivery: Delivery) -> None:
+                def listen(seat: Seat, known: dict[str, TopicListener] = listeners) -> TopicListener:
+                    return known[seat.name]
+
+                seats = await self._node.take_seats(names, schema, entry, listen)
+                self._seats += [(seat, listeners[seat.name]) for seat in seats]
+
+    def put(self, topic: str, delivery: Delivery) -> None:
         """Keep a run of messages until it is written. One with numbers that no log can have is missed."""
-        name = self._node.name_of(delivery.group)
         payloads = delivery.payloads
         if delivery.heads:
             payloads = [head + payload for head, payload in zip(delivery.heads, payloads, strict=True)]
+        now_ns = time.time_ns()
+        sender, first = delivery.sender, delivery.first_sequence
         run = RecordedRun(
-            name,
-            delivery.sender.node,
-            delivery.sender.incarnation,
-            delivery.first_sequence,
-            delivery.view,
-            delivery.sent_ns,
-            time.time_ns(),
-            payloads,
+            topic, sender.node, sender.incarnation, first, delivery.view, delivery.sent_ns, now_ns, payloads
         )
-        if run.fits and self._writer.put(run):
+        if not run.fits:
+            self._missing.leave_out(len(payloads))
+            return
+        self._missing.look(topic, sender, first, first + len(payloads), now_ns)
+        if not self._writer.put(run):
+            self._missing.refuse(topic, sender, first, first + len(payloads), now_ns)
+            return
+        self._delivered_runs += 1
+        if self._missing.gaps:
+            self._tell_gaps()
+
+    def _tell_gaps(self) -> None:
+        """Write down what is missing, now that there is room for it."""
+        gaps = self._missing.take()
+        if gaps and not self._has_gaps:
+            self._has_gaps = True
+            self._writer.declare([TopicDeclaration(GAPS_TOPIC, Gap)])
+        now_ns = time.time_ns()
+        for each in gaps:
+            self._writer.put(gap_run(each, now_ns), must=True)
             self._delivered_runs += 1
-        else:
-            self._miss(len(run.payloads))
 
-    def on_view(self, view: TopicView) -> None:
-        """Pass over: a log has messages."""
-
-    def interrupt(self, told: MissedMessages) -> None:
+    def interrupt(self, topic: str, told: MissedMessages) -> None:
         """Count what is missing; as one where nobody knows how much, until the next message tells by its number."""
-        self._miss(told.count or 1)
-
-    def _miss(self, count: int) -> None:
-        self.missed += count
-        self._not_seen_as_gaps += count
+        self._missing.interrupt(topic, told, time.time_ns())
+        self._tell_gaps()
 
     async def settle(self) -> None:
         """Wait until all that was delivered so far is in the log."""
@@ -159,17 +198,13 @@ class Recorder:
 
     def _note(self, runs: Sequence[RecordedRun]) -> None:
         for run in runs:
+            if run.topic == GAPS_TOPIC:
+                continue
             self.recorded += len(run.payloads)
             tips = self.tips.setdefault(run.topic, {})
             # Told anew it comes last, so those go first that were silent for longest.
             sender = Member(NodeId(run.sender), Incarnation(run.incarnation))
-            before = tips.pop(sender, None)
-            if before is not None and run.first_sequence > before and run.topic not in self._headed:
-                # Most gaps were counted when they came about; what is more than that was not known then.
-                gap = run.first_sequence - before
-                counted = min(gap, self._not_seen_as_gaps)
-                self._not_seen_as_gaps -= counted
-                self.missed += gap - counted
+            tips.pop(sender, None)
             tips[sender] = run.first_sequence + len(run.payloads)
             if len(tips) > TIPS_MAX:
                 del tips[next(iter(tips))]

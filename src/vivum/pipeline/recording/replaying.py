@@ -9,6 +9,7 @@ from vivum.core.time import SECOND
 from vivum.core.topic_names import TopicPatterns
 from vivum.guarantees import DEFAULT, guarantee_of
 from vivum.live.handle import NodeHandle
+from vivum.live.replay.back_copies import OWN_TOPICS
 from vivum.live.seat import Seat
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes
@@ -33,6 +34,8 @@ async def replay(
     types = TopicTypes.read(log.directory)
     seats: dict[str, Seat] = {}
     for name in topics.chosen(types.types):
+        if name.startswith(f"{OWN_TOPICS}/"):
+            continue  # What the recorder says of itself was never sent.
         description = types.types[name]
         schema = BYTES_SCHEMA if description is None else write_schema(description)
         guarantee = guarantee_of(types.guarantees.get(name, DEFAULT.name))

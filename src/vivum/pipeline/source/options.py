@@ -10,7 +10,8 @@
 | `columns` | Which columns, separated by commas; default all |
 | `topicShards` | Number of tasks, each with all rows of its share of the topics, in order; each reads the whole log |
 | `maxRowsPerTrigger`, `maxBytesPerTrigger` | Of a micro-batch, before topics are chosen; at least one row or batch |
-| `failOnDataLoss` | `true` (default): rows that retention deleted before they were read are an error |
+| `minPartitions` | Number of tasks to aim for, as a cluster has cores; default the cores of the driver |
+| `failOnDataLoss` | `true` (default): lost rows are an error. `false`: each range is a row of `/vivum/gaps` |
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
+from vivum.storage.gaps import GAPS_TOPIC
 from vivum.storage.segment_format import COLUMNS
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes
@@ -43,6 +45,7 @@ _NAMES = {
         "topicShards",
         "maxRowsPerTrigger",
         "maxBytesPerTrigger",
+        "minPartitions",
         "failOnDataLoss",
     )
 }
@@ -61,6 +64,7 @@ class SourceOptions:
     topic_shards: int | None
     rows_max: int | None
     bytes_max: int | None
+    min_partitions: int | None
     fail_on_data_loss: bool
 
 
@@ -91,6 +95,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         _shards(options),
         _count(options, "maxRowsPerTrigger"),
         _count(options, "maxBytesPerTrigger"),
+        _count(options, "minPartitions"),
         _flag(options, "failOnDataLoss", default=True),
     )
 
@@ -111,10 +116,11 @@ def _checked_type(directories: tuple[str, ...], topics: TopicPatterns, typed: bo
             if message_type is not None:
                 every.declare(topic, message_type)
     known = every.types.keys()
-    for topic in sorted((topics.exact or frozenset()) - known):
+    for topic in sorted((topics.exact or frozenset()) - known - {GAPS_TOPIC}):
         there = ", ".join(sorted(known)[:5]) + (" and more" if len(known) > 5 else "")
         raise UsageError(f"topic {topic} is not in the log; topics there are {there or 'none yet'}")
-    return every.common(topics.chosen(known)) if typed else None
+    chosen = topics.chosen(known)
+    return every.common([each for each in chosen if each != GAPS_TOPIC] or chosen) if typed else None
 
 
 def _columns(text: str | None, typed: bool) -> tuple[str, ...]:

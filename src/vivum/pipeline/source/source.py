@@ -1,21 +1,25 @@
 """`format("vivum")`: segment logs as Spark tables, in batches and as streams.
 
 Spark calls the reader on the driver to plan and on workers to read; both are made from `SourceOptions`, which is plain
-data. Nothing of the log passes through the driver. An offset of a stream is a number for each directory.
+data. Nothing of the log passes through the driver. Offsets of a stream name logs, not directories (`following`).
+
+What a log had and cannot give any more is an error, or, with `failOnDataLoss` false, a row of the topic of gaps.
 
 Follows the Python Data Source API of Spark 4.3: filters are pushed down, columns are not (hence the option
 `columns`), and a stream admits by one limit (hence both of ours are looked at when Spark gives any).
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import msgspec
 import pyarrow
+import pyarrow.compute
 from pyspark.sql import datasource, types
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -24,11 +28,13 @@ from vivum.core.errors import UsageError
 from vivum.pipeline.recording.heads import without_heads
 from vivum.pipeline.sink.options import read_sink_options
 from vivum.pipeline.sink.sink import VivumStreamWriter, VivumWriter
+from vivum.pipeline.source.following import FollowedLogs, LogPlace, Offsets
 from vivum.pipeline.source.options import LATEST, SourceOptions, read_options
 from vivum.pipeline.typed import PayloadDecoder, spark_struct
-from vivum.storage.errors import StorageError
+from vivum.storage.gaps import GAPS_TOPIC, LOST, Gap, encode_gap
 from vivum.storage.segment_files import SegmentFile
-from vivum.storage.segment_reader import LogReader, read_segment
+from vivum.storage.segment_format import log_schema
+from vivum.storage.segment_reader import LogReader, LostRows, read_rows
 from vivum.storage.topic_types import TopicTypes
 
 PARTITION_BYTES_MIN = 8 * 1024 * 1024
@@ -42,8 +48,8 @@ ROWS_PER_YIELD = 8192
 
 NO_END = 1 << 62
 
-Offsets = dict[str, int]
-"""For each directory, the offset of the next row."""
+_NO_VALUE = pyarrow.scalar(b"\xc1", pyarrow.binary())
+"""A payload that is of no type: the one byte that neither msgpack nor JSON has."""
 
 
 class Span(NamedTuple):
@@ -55,6 +61,11 @@ class Span(NamedTuple):
     stop: int
     at: int | None
     bytes: int
+    near_ns: int
+    """A time of delivery near those of its rows."""
+
+    lost: LostRows | None = None
+    """Of rows that the driver knows to be lost: these, and nothing is to be read."""
 
 
 @dataclass(frozen=True)
@@ -131,19 +142,21 @@ class _Reading:
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         self.options = options
         self.spark_schema = schema
-        self.logs = {each: LogReader(each) for each in options.directories}
+        self.followed = FollowedLogs(options.directories, fails_on_loss=options.fail_on_data_loss)
+        self.logs: dict[str, LogReader] = self.followed.readers
         self.only_topics: frozenset[str] | None = None
 
-    def starts(self) -> Offsets:
-        """Where the options say to begin."""
-        found = {}
+    def starts(self) -> dict[str, int]:
+        """Where the options say to begin, in each directory."""
+        found: dict[str, int] = {}
         for directory, log in self.logs.items():
             if self.options.starting_time_ns is not None:
                 found[directory] = log.offset_at(self.options.starting_time_ns)
             elif self.options.starting_offset == LATEST:
                 found[directory] = log.stop_offset()
             elif isinstance(self.options.starting_offset, int):
-                found[directory] = self.options.starting_offset
+                # A number that somebody wrote may lie before all that ever was.
+                found[directory] = max(self.options.starting_offset, log.first_offset())
             else:
                 found[directory] = log.first_offset()
         return found
@@ -155,20 +168,30 @@ class _Reading:
             low, high = max(start, summary.first_offset), min(stop, summary.stop_offset)
             if low >= high or summary.delivered_ns_max < delivered_ns_min:
                 continue
+            path, first, near_ns = str(segment.path), segment.first_offset, summary.delivered_ns_max
             share = summary.bytes * (high - low) // (summary.stop_offset - summary.first_offset)
             if share <= PARTITION_BYTES_MIN and low == summary.first_offset:
-                yield Span(str(segment.path), segment.first_offset, low, high, None, share)
+                yield Span(path, first, low, high, None, share, near_ns)
                 continue
             at, began, size = None, low, 0
             for entry in log.entries(segment):
                 if entry.stop_offset <= low or entry.first_offset >= high:
                     continue
                 if at is not None and size + entry.body_bytes > PARTITION_BYTES_MIN:
-                    yield Span(str(segment.path), segment.first_offset, began, entry.first_offset, at, size)
+                    yield Span(path, first, began, entry.first_offset, at, size, near_ns)
                     at, began, size = None, entry.first_offset, 0
                 at = entry.at if at is None else at
                 size += entry.body_bytes
-            yield Span(str(segment.path), segment.first_offset, began, high, at, size)
+            yield Span(path, first, began, high, at, size, near_ns)
+
+    def lost(self, directory: str, rows: Iterable[LostRows]) -> list[Span]:
+        """Plan rows that are lost: each is told once, by a task."""
+        return [self._lost_span(directory, each) for each in rows]
+
+    def _lost_span(self, directory: str, rows: LostRows) -> Span:
+        summaries = self.logs[directory].summaries()
+        near_ns = next((each.delivered_ns_min for _, each in summaries if each.first_offset >= rows.stop), 0)
+        return Span(str(Path(directory) / "lost"), rows.start, rows.start, rows.stop, None, 0, near_ns, rows)
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Read one piece on a worker."""
@@ -190,23 +213,36 @@ class _Reading:
             directory = Path(span.path).parent
             if directory not in headed:
                 headed[directory] = TopicTypes.read(directory).headed
-        for directory, batch in chain.from_iterable(map(_read_span, partition.spans)):
-            chosen = without_heads(self._chosen(batch, partition.shard), headed[directory])
-            if len(chosen) == 0:
-                continue
-            held.append(_columns_of(chosen, schema, decoder))
-            rows += len(chosen)
-            if rows >= ROWS_PER_YIELD:
-                yield _joined(held)
-                held, rows = [], 0
+        for span in partition.spans:
+            for batch in self._rows_of(span):
+                chosen = without_heads(self._chosen(batch, partition.shard), headed[Path(span.path).parent])
+                if len(chosen) == 0:
+                    continue
+                held.append(_columns_of(chosen, schema, decoder))
+                rows += len(chosen)
+                if rows >= ROWS_PER_YIELD:
+                    yield _joined(held)
+                    held, rows = [], 0
         if held:
             yield _joined(held)
+
+    def _rows_of(self, span: Span) -> Iterator[Any]:
+        """Read a span; what is lost of it is raised, or told by a row and on standard error."""
+        segment = SegmentFile(Path(span.path), span.segment_first)
+        for each in [span.lost] if span.lost else read_rows(segment, span.start, span.stop, span.at):
+            if not isinstance(each, LostRows):
+                yield each
+                continue
+            if self.options.fail_on_data_loss:
+                raise each.error()
+            sys.stderr.write(f"vivum: {each.error()}\n")
+            yield _gap_row(each, span)
 
     def pieces(self, spans: Iterable[Span]) -> list[Piece]:
         """Share spans out: by their place in the log, or by topic if the options say so."""
         shards = self.options.topic_shards
         if shards is None:
-            return pack(spans)
+            return pack(spans, self.options.min_partitions)
         every = tuple(spans)
         return [Piece(every, shard) for shard in range(shards)] if every else []
 
@@ -270,11 +306,12 @@ class VivumReader(_Reading, datasource.DataSourceReader):
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Plan one task or more for each segment."""
-        return self.pieces(
-            span
-            for directory, start in self.starts().items()
-            for span in self.spans(directory, max(start, self.low), self.high, self.delivered_ns_min)
-        )
+        planned: list[Span] = []
+        for directory, start in self.starts().items():
+            low = max(start, self.low)
+            planned += self.lost(directory, self.followed.lost_between(directory, low, self.high, since_oldest=True))
+            planned += self.spans(directory, low, self.high, self.delivered_ns_min)
+        return self.pieces(planned)
 
 
 class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -282,11 +319,11 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
 
     def __init__(self, options: SourceOptions, schema: types.StructType) -> None:
         super().__init__(options, schema)
-        self._target: Offsets | None = None
+        self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Where a new query begins."""
-        return self.starts()
+        return self.followed.offsets(self.starts(), {})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit for Spark, which knows one kind at a time; `latestOffset` respects both."""
@@ -296,18 +333,18 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """How far the next micro-batch goes."""
-        found = {}
+        places = self.followed.follow(start)
+        found: dict[str, int] = {}
         for directory, log in self.logs.items():
-            begin = start.get(directory)
-            begin = log.first_offset() if begin is None else begin
-            stop = log.stop_offset()
+            begin, stop = places[directory].offset, log.stop_offset()
             if self._target is not None:
                 stop = min(stop, self._target[directory])
             if isinstance(limit, ReadAllAvailable):
                 found[directory] = max(begin, stop)
             else:
                 found[directory] = self._admitted(log, begin, max(begin, stop))
-        return found
+        kept = {directory: None if place.lost else place.kept for directory, place in places.items()}
+        return self.followed.offsets(found, kept)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember where the log ends now: the query goes so far and stops."""
@@ -315,26 +352,21 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
         """Return how far the query could be, for its progress report."""
-        return {directory: log.stop_offset() for directory, log in self.logs.items()}
+        return self.followed.offsets({directory: log.stop_offset() for directory, log in self.logs.items()}, {})
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[datasource.InputPartition]:
         """Plan one task or more for each segment of a micro-batch."""
+        begins, ends = self.followed.follow(start), self.followed.follow(end)
         planned: list[Span] = []
-        for directory, stop in end.items():
-            log = self.logs.get(directory)
-            if log is None:
-                raise UsageError(f"the checkpoint is of the log {directory}, which this query does not read")
-            begin = start.get(directory, 0)
-            oldest = log.first_offset()
-            # A number that somebody wrote may lie before all that ever was; a checkpoint does not.
-            promised = self.options.fail_on_data_loss and begin != self.options.starting_offset
-            if begin < min(oldest, stop) and promised:
-                raise StorageError(
-                    f"offsets {begin} to {min(oldest, stop) - 1} of the log {directory} were deleted before they were "
-                    f"read; keep more, or set failOnDataLoss to false to go on without them"
-                )
-            planned += self.spans(directory, begin, stop)
+        for directory in self.logs:
+            # A log that the end of the batch does not name came later.
+            if ends[directory].kept is not None:
+                planned += self._planned(directory, begins[directory], ends[directory].offset)
         return self.pieces(planned)
+
+    def _planned(self, directory: str, begin: LogPlace, stop: int) -> list[Span]:
+        rows = self.followed.lost_between(directory, begin.offset, stop, since_oldest=False)
+        return [*self.lost(directory, [*begin.lost, *rows]), *self.spans(directory, begin.offset, stop)]
 
     def _admitted(self, log: LogReader, start: int, stop: int) -> int:
         """Return the offset up to which rows and bytes keep within their limits, at least one batch further."""
@@ -365,11 +397,11 @@ class VivumStreamReader(_Reading, datasource.DataSourceStreamReader, SupportsTri
         return stop if reached == start else reached
 
 
-def pack(spans: Iterable[Span]) -> list[Piece]:
-    """Join neighbouring spans to pieces: about one for each core, or more where they would be too large."""
+def pack(spans: Iterable[Span], pieces_min: int | None = None) -> list[Piece]:
+    """Join neighbouring spans to pieces: about as many as asked for, or more where they would be too large."""
     every = list(spans)
-    wanted = sum(each.bytes for each in every) / (os.cpu_count() or 1)
-    limit = min(max(wanted, PARTITION_BYTES_MIN), PARTITION_BYTES_MAX)
+    wanted = sum(each.bytes for each in every) / (pieces_min or os.cpu_count() or 1)
+    limit = min(max(wanted, 0 if pieces_min else PARTITION_BYTES_MIN), PARTITION_BYTES_MAX)
     pieces: list[list[Span]] = []
     size = 0
     for each in every:
@@ -381,17 +413,32 @@ def pack(spans: Iterable[Span]) -> list[Piece]:
     return [Piece(tuple(each)) for each in pieces]
 
 
-def _read_span(span: Span) -> Iterator[tuple[Path, Any]]:
-    path = Path(span.path)
-    batches = read_segment(SegmentFile(path, span.segment_first), span.start, span.stop, span.at)
-    return ((path.parent, batch) for batch in batches)
+def _gap_row(lost: LostRows, span: Span) -> Any:
+    """Make the row that stands for rows that are lost."""
+    gap = Gap(LOST, first=lost.start, count=lost.stop - lost.start, text=lost.reason)
+    row = dict.fromkeys(log_schema().names, 0) | {
+        "offset": lost.start, "topic": GAPS_TOPIC, "position": None, "sent_ns": span.near_ns,
+        "delivered_ns": span.near_ns, "payload": encode_gap(gap),
+    }  # fmt: skip
+    return pyarrow.RecordBatch.from_pylist([row], log_schema())
 
 
 def _columns_of(batch: Any, schema: Any, decoder: PayloadDecoder | None) -> Any:
     arrays = {name: batch.column(name) for name in schema.names if name not in ("value", "refused")}
     if decoder is not None:
-        arrays["value"], arrays["refused"] = decoder.columns(batch.column("payload"))
+        arrays["value"], arrays["refused"] = _decoded(batch, decoder)
     return pyarrow.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _decoded(batch: Any, decoder: PayloadDecoder) -> tuple[Any, Any]:
+    """Decode payloads. Gaps are no values of the type, whatever that is: they are refused with what they tell."""
+    payloads = batch.column("payload")
+    is_gap = pyarrow.compute.equal(batch.column("topic"), GAPS_TOPIC)
+    if decoder.is_of_gaps or not pyarrow.compute.any(is_gap).as_py():
+        return decoder.columns(payloads)
+    told = pyarrow.array([f"gap: {msgspec.msgpack.decode(each)}" for each in payloads.filter(is_gap).to_pylist()])
+    value, refused = decoder.columns(pyarrow.compute.if_else(is_gap, _NO_VALUE, payloads))
+    return value, pyarrow.compute.replace_with_mask(refused, is_gap, told)
 
 
 def _joined(batches: list[Any]) -> Any:

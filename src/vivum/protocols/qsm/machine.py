@@ -340,6 +340,8 @@ class QsmMachine:
                 return
             self.counters.acks_received += 1
             self._reported_ns[key] = self._now_ns
+            if (own_region := self.regions.get(key)) is not None:
+                own_region.on_report(self._now_ns, body.sharers)
             self.sending.on_report(self._now_ns, stream, body)
             return
         region = self.regions.get(key)

@@ -42,6 +42,9 @@ ROUND_FRAMES = 112
 ROUND_BYTES = 160 << 10
 """A round costs as much work as this many frames and bytes. Of a small window up to half may be unstable."""
 
+LEAD_AFTER = 8
+"""Reports in a row that find the only sender's window full before it takes the lead: a burst alone is no reason."""
+
 CAUTION_NS = 2 * SECOND
 """For this long after frames were lost a member tells a window that is sure to fit its receive buffer."""
 
@@ -109,6 +112,8 @@ class RegionMember:
         self._votes = [NO_VOTE for _ in plans]
         self._allowed = 0
         self._stops: dict[Member, int] = {}
+        # Reports in a row that came to us as the only sender while our window was full.
+        self._full_reports = 0
         # The share of the rate that each active sender used, in the last period and in the one before; frames a second.
         self._used: dict[Member, int] = {}
         self._used_before: dict[Member, int] = {}
@@ -181,6 +186,21 @@ class RegionMember:
         """Note that this node itself sent into the region."""
         if self.own is not None and self._rings[0].leader == self._me.node:
             self._hurry(now_ns, self.own.next_frame - self.own.first, self.own.window_bytes)
+
+    def on_report(self, now_ns: int, sharers: int) -> None:
+        """Note that another leader reports on our stream, and take the lead if we alone send, and wait for reports.
+
+        A round then ends where its result is needed: a hop less, of three in a region of two. Only in a view of one
+        ring: with several, each leader waits for the rounds below it.
+        """
+        own = self.own
+        if sharers > 1 or len(self._rings) > 1 or own is None or not own.window.was_full:
+            self._full_reports = 0
+            return
+        self._full_reports += 1
+        if self._full_reports >= LEAD_AFTER:
+            self._full_reports = 0
+            self._rings[0].become_leader(now_ns)
 
     def _hurry(self, now_ns: int, unstable: int, unstable_bytes: int) -> None:
         """Begin a round soon: at once when a window fills, since its sender will wait for the result."""

@@ -28,11 +28,11 @@ class SendWindow:
         "_settings",
         "_since",
         "_since_ns",
-        "_was_full",
         "bytes",
         "frames",
         "frames_max",
         "is_paced",
+        "was_full",
     )
 
     def __init__(self, settings: StreamSettings, next_frame: int) -> None:
@@ -47,7 +47,9 @@ class SendWindow:
         # The round under way ends when all frames are stable that were sent before it.
         self._since = next_frame
         self._since_ns = 0
-        self._was_full = False
+        self.was_full = False
+        """Whether the window was full since the round under way began."""
+
         self._lost = 0
         self._round_ns_min: int | None = None
 
@@ -75,7 +77,7 @@ class SendWindow:
     def on_sent(self, unstable: int) -> None:
         """Note how much of the window is in use after frames left."""
         if unstable >= self.frames:
-            self._was_full = True
+            self.was_full = True
 
     def on_lost(self, frames: int) -> None:
         """Count frames that no member of the region has."""
@@ -88,13 +90,13 @@ class SendWindow:
         elapsed_ns = now_ns - self._since_ns
         if self._lost * LOST_SHARE > next_frame - self._since + self._lost:
             self._opened = max(self._initial, min(self._opened, self.frames_max) // 2)
-        elif self._was_full:
+        elif self.was_full:
             if self._round_ns_min is None or elapsed_ns < self._round_ns_min:
                 self._round_ns_min = elapsed_ns
             if elapsed_ns - self._round_ns_min < ROUND_GROWTH_NS and self._opened < self.frames_max:
                 self._opened *= 2
         self._since, self._since_ns = next_frame, now_ns
-        self._was_full = False
+        self.was_full = False
         self._lost = 0
         self._resize()
 
