@@ -36,7 +36,7 @@ from vivum.live.failures import MissedMessages, NoRecorderError, NoServiceError,
 from vivum.live.handle import NodeHandle
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
-from vivum.observe.trace import Tracer
+from vivum.observe.trace import NodeStarted, Tracer, TraceRecord
 from vivum.sim.swarm import SeedVerdict
 from vivum.sim.world import Result
 from vivum.testing.archive import Archive
@@ -324,8 +324,11 @@ class LiveWorld:
             clock_offset_s=rng.choice([0.0, 1.0]),
             clock_drift_ppm=rng.choice([0, 200]),
             multicast=multicast,
-            trace=trace,
+            trace=self._note,
         )
+        self._trace = trace
+        self._lives: set[tuple[int, int]] = set()
+        self._given_twice: list[Violation] = []
         self.faults_s = rng.uniform(4.0, 12.0)
         # Else the others die first, and then the leader is left alone.
         self._loses_carrier = rng.random() < 0.4
@@ -370,12 +373,22 @@ class LiveWorld:
         leaves_at_s, away_s = rng.uniform(1.0, 8.0), rng.uniform(0.0, 2.0)
         return TopicPlan(name, guarantee, receives, gap_s, burst, size, leaves_at_s if leaves else None, away_s)
 
+    def _note(self, record: TraceRecord) -> None:
+        """Note lives as they begin: no two services may give one number."""
+        if type(record) is NodeStarted:
+            life = (record.node, record.incarnation)
+            if life in self._lives:
+                self._given_twice.append(Violation("lives", f"life {life[0]}.{life[1]} began twice", (record,)))
+            self._lives.add(life)
+        if self._trace is not None:
+            self._trace(record)
+
     # The course of the world.
 
     def run(self) -> Result:
         """Run it to the end."""
         world = self.world
-        violations: list[Violation] = []
+        violations = self._given_twice
         try:
             self.world.run(self._live())
         except Exception as error:
