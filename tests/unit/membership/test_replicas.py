@@ -133,6 +133,15 @@ def test_a_life_of_some_age_ends_at_once_and_a_young_one_with_the_next_word_of_t
     assert (client.member != before) is begins_anew
 
 
+def test_a_domain_that_was_quiet_for_days_takes_the_next_request():
+    # The leader's session of the log had expired by log time, and nothing was applied any more.
+    net, client = lone_pair(replicas=1)
+    net.now_ns += 3 * 24 * 3600 * SECOND
+    net.subscribe(client, (9, 12))
+    net.run_for(SECOND)
+    assert client.groups.count() == 7
+
+
 def test_without_a_majority_nobody_leads_and_nothing_is_told():
     net, clients = replicated_net()
     before, epoch = [client.member for client in clients], net.service.epoch

@@ -61,6 +61,9 @@ def consensus_settings(settings: ServiceSettings) -> ConsensusSettings:
         resend_ns=settings.replica_beat_ns,
         frame_bytes_max=frame_bytes,
         batch_bytes_max=frame_bytes,
+        # A leader has one session in its term, and a domain may be quiet for months.
+        session_idle_ns=1 << 62,
+        sessions_max=64,
         snapshot_log_bytes=4 * 1024 * 1024,
         log_tail_bytes=512 * 1024,
     )
@@ -315,6 +318,10 @@ class ServiceRole:
                         replica.submit(self._now_ns, OpenSession(replica.term))
                 case SessionOpened(request, client) if request == replica.term and replica.leads:
                     self._become_serving(client)
+                case CommandsAnswered(statuses=list()) if replica.leads:
+                    # The session is gone from the log: begin another, and speak again when it is there.
+                    self.serving = None
+                    replica.submit(self._now_ns, OpenSession(replica.term))
                 case CommandsAnswered() | Event() | Persist():
                     # In memory: what is persisted dies with the process, and so does its id.
                     pass
