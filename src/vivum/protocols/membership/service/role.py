@@ -507,18 +507,13 @@ class ServiceRole:
         """Make the frames that are due: of the log, then of the speaker about what is committed by then."""
         made: list[Datagram] = []
         while True:
-            self._propose()
+            has_proposed = self._propose()
             made += self.replica.make_frames(room_bytes)
             self._follow_replica()
-            if self.serving is None or not self.serving.proposals or self._is_stuck:
+            if not has_proposed or self.serving is None or not self.serving.proposals:
                 break
         if self.serving is not None:
             made += self.serving.make_frames(self._now_ns)
         made += self._strays
         self._strays.clear()
         return made
-
-    @property
-    def _is_stuck(self) -> bool:
-        role = self.replica.role
-        return type(role) is Leading and role.transfer is not None
