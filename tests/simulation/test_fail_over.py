@@ -270,6 +270,25 @@ def test_a_split_whose_sides_both_die_leaves_a_domain_that_was_one_all_the_time(
     assert domain.world.verdict().violations == ()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_splits_that_follow_each_other_faster_than_leaders_are_chosen_give_no_number_twice(seed: int) -> None:
+    domain = Domain(seed)
+    rng = domain.world.random.fork("splits")
+
+    async def rehearse() -> None:
+        domain.start()
+        await asyncio.sleep(3)
+        for _ in range(8):
+            domain.world.split(rng.sample(NAMES, rng.randint(1, 4)))
+            await asyncio.sleep(rng.uniform(0.1, 1.5))
+        await domain.settle(40)
+        domain.check_whole()
+
+    domain.world.run(rehearse())
+    assert all(len(each) == 1 for each in domain.memberships.values())
+    domain.world.verdict().check()
+
+
 async def begin_apart(domain: Domain) -> None:
     """Begin with two services, of which one gives way when they hear of each other."""
     domain.world.split("ab")

@@ -404,7 +404,7 @@ class DomainMachine:
     @property
     def has_data(self) -> bool:
         """Whether entries of the service's log could be sent now if there were room."""
-        return self._role.has_data
+        return self._role.replica.has_data
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due."""
@@ -416,11 +416,12 @@ class DomainMachine:
             if client.state is ClientState.LEFT:
                 # The service's answer went to QSM, which drives the client.
                 self._become_left()
-        place = None if client.member is None or not client.history else (client.member, client.history)
-        if place is not None and place != self._place:
-            self._place = place
+        if client.member is not None and client.history and self._place != (client.member, client.history):
+            self._place = (client.member, client.history)
             self.effects.append(PlaceTaken(client.history))
         made = self._role.make_frames(room_bytes)
-        # What the log came to may have begun or ended the service here.
-        self._act()
+        role = self._role
+        if role.effects or role.serving is not self._announced or self._discovery.effects:
+            # What the log came to may have begun or ended the service here.
+            self._act()
         return self._discovery.make_frames(room_bytes) + made

@@ -34,6 +34,9 @@ PROBE_AGAIN_S = 0.25
 NEIGHBOURS_S = 0.1
 """How often a replica looks which processes of its computer have ended: some ten microseconds each time."""
 
+NO_NEIGHBOURS_S = 1.0
+"""The same, while there is nobody to look at."""
+
 CLOSE_GRACE_S = 1.0
 """How much longer than the node itself the host waits for it to leave, so that a stopped driver cannot hang it."""
 
@@ -134,10 +137,10 @@ class MemberHost:
         """Tell the node which processes of this computer have ended."""
         if self._is_closed:
             return
-        if neighbours := self._parts.domain.neighbours:
-            for endpoint in self._environment.gone(neighbours):
-                self._driver.submit(NoteRefused(endpoint))
-        self._watching = self._loop.call_later(NEIGHBOURS_S, self._watch_neighbours)
+        neighbours = self._parts.domain.neighbours
+        for endpoint in self._environment.gone(neighbours) if neighbours else ():
+            self._driver.submit(NoteRefused(endpoint))
+        self._watching = self._loop.call_later(NEIGHBOURS_S if neighbours else NO_NEIGHBOURS_S, self._watch_neighbours)
 
     def _open_port(self) -> NodePort:
         options = self.options

@@ -451,6 +451,11 @@ class ServiceMachine:
 
     # Output.
 
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to propose or to send."""
+        return bool(self.proposals or self._replies or self._configurations)
+
     def make_frames(self, now_ns: int) -> list[Datagram]:
         """Make the frames that are due. All are control frames."""
         self._now_ns = now_ns

@@ -103,6 +103,8 @@ class ServiceRole:
         self._patient_until_ns = 0
         self._step_ns = 0
         self._is_handing_over = False
+        # Whether an input may have made something due.
+        self._is_due = False
         self._session = self._sequence = 0
         self._strays: list[Datagram] = []
         # Replicas of the log of which it is certain that they are gone for ever.
@@ -170,6 +172,7 @@ class ServiceRole:
 
     def _found(self, now_ns: int, state: ReplicatedDomain) -> None:
         self._now_ns = now_ns
+        self._is_due = True
         replica = self._new_id()
         self._state = state
         self.settings = state.service.settings
@@ -237,6 +240,7 @@ class ServiceRole:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame: for the replica, for the speaker, or astray."""
         self._now_ns = now_ns
+        self._is_due = True
         if frame.kind is not Kind.MEMBERSHIP:
             self._on_replica_frame(source, frame)
         elif self.serving is not None:
@@ -290,6 +294,7 @@ class ServiceRole:
     def on_refused(self, now_ns: int, endpoint: Endpoint) -> None:
         """Note that no process has this endpoint: its computer says so."""
         self._now_ns = now_ns
+        self._is_due = True
         self._note_dead(endpoint, NOBODY)
         if self.serving is not None:
             self.serving.on_refused(now_ns, endpoint)
@@ -467,6 +472,7 @@ class ServiceRole:
         """Do what is due."""
         late_ns = 0 if self._deadline_ns is None else now_ns - self._deadline_ns
         self._now_ns = now_ns
+        self._is_due = True
         client = self._client
         if client is not None and self.history and self.serving is None and client.history not in (0, self.history):
             # The node's life goes on in another history.
@@ -506,6 +512,11 @@ class ServiceRole:
     def make_frames(self, room_bytes: int) -> list[Datagram]:
         """Make the frames that are due: of the log, then of the speaker about what is committed by then."""
         made: list[Datagram] = []
+        serving = self.serving
+        if not self._is_due and not self.replica.has_data and (serving is None or not serving.has_output):
+            # Asked with each output of the node.
+            return made
+        self._is_due = False
         while True:
             has_proposed = self._propose()
             made += self.replica.make_frames(room_bytes)
