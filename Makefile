@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick lint bench soak reference java base spark dev peers clean
+.PHONY: help demo test quick lint bench soak wheel docs reference java base spark dev peers clean
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
@@ -57,6 +57,12 @@ bench: peers  ## Measure, beside the peers and the limit of the machine; the fig
 
 soak: dev  ## The long tests: soak marks, a large swarm, minutes of fuzzing, half an hour of chaos between hosts
 	@tools/soak.sh $(SOAK_SEEDS) $(SOAK_FUZZ_SECONDS) $(SOAK_CHAOS_MINUTES)
+
+wheel: base  ## An sdist and a manylinux wheel in dist, tried where no compiler is; prints size and time
+	@tools/wheel.sh
+
+docs: base  ## The documentation as a site in build/site, with the API; warnings are errors
+	@tools/docs.sh
 
 reference: dev  ## Write docs/reference anew from the code
 	@$(BIN)/python tools/reference.py

@@ -48,7 +48,7 @@ def extensions():
             extra_compile_args=["-O3"],
             optional=True,
         )
-        for name in ("_codec", "_frame_bytes", "_frames", "_relabel", "_window")
+        for name in ("_codec", "_frame_bytes", "_frames", "_relabel", "_window", "_xor")
     ]
     others = (
         "pipeline.audit._causal_walk",

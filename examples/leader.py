@@ -17,7 +17,7 @@ async def watch(name: str, topic: vivum.Topic[bytes], node: vivum.NodeHandle, ro
             return
 
 
-async def main(domain: str) -> None:
+async def main(domain: str | None) -> None:
     async with vivum.connect(domain) as first:
         first_topic = await first.enter("/cluster/leader", bytes)
         async with vivum.connect(domain) as second, asyncio.TaskGroup() as tasks:
@@ -29,4 +29,4 @@ async def main(domain: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "leader-example"))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))

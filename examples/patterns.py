@@ -9,7 +9,7 @@ import sys
 import vivum
 
 
-async def main(domain: str) -> None:
+async def main(domain: str | None) -> None:
     async with vivum.connect(domain) as sensors, vivum.connect(domain) as display:
         hall = await sensors.enter("/plant/hall/temperature", bytes, guarantee=vivum.BEST_EFFORT)
         async with display.subscribe("/plant/**", bytes, guarantee=vivum.BEST_EFFORT) as plant:
@@ -29,4 +29,4 @@ async def main(domain: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "patterns-example"))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None))

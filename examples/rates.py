@@ -10,7 +10,7 @@ import time
 import vivum
 
 
-async def main(domain: str, count: int) -> None:
+async def main(domain: str | None, count: int) -> None:
     async with vivum.connect(domain) as sender, vivum.connect(domain) as receiver:
         sending = await sender.enter("/rates", bytes, receive=False)
         receiving = await receiver.enter("/rates", bytes)
@@ -35,4 +35,4 @@ async def main(domain: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "rates-example", int((sys.argv[2:] or ["500000"])[0])))
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else None, int((sys.argv[2:] or ["500000"])[0])))

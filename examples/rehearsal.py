@@ -61,7 +61,7 @@ async def rehearse(world: World, domain: str, seen: Counter[str]) -> None:
     await asyncio.sleep(10)
 
 
-def main(domain: str, seed: int) -> None:
+def main(domain: str | None, seed: int) -> None:
     world, seen = World(seed, loss=0.05), Counter()
     world.run(rehearse(world, domain, seen))
     for what, count in sorted(seen.items()):
@@ -71,4 +71,4 @@ def main(domain: str, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "rehearsal-example", int((sys.argv[2:] or ["1"])[0]))
+    main(sys.argv[1] if len(sys.argv) > 1 else None, int((sys.argv[2:] or ["1"])[0]))

@@ -14,7 +14,7 @@ class Task(vivum.Message):
     text: str
 
 
-def work(domain: str, ready: threading.Event) -> None:
+def work(domain: str | None, ready: threading.Event) -> None:
     with vivum.sync.connect(domain) as node:
         tasks = node.enter("/work/tasks", Task)
         results = node.enter("/work/results", Task)
@@ -26,7 +26,7 @@ def work(domain: str, ready: threading.Event) -> None:
             results.flush()
 
 
-def main(domain: str) -> None:
+def main(domain: str | None) -> None:
     with vivum.sync.connect(domain) as node:
         tasks = node.enter("/work/tasks", Task, own=False)
         results = node.enter("/work/results", Task)
@@ -47,4 +47,4 @@ def main(domain: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "threads-example")
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

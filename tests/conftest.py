@@ -5,8 +5,20 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import vivum
+
+# The same examples in every run, also on a busy machine: a failure here is a failure everywhere.
+settings.register_profile(
+    "deterministic",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("deterministic")
 
 IS_COMPILED = os.environ.get("VIVUM_PURE") not in ("1", "source")
 

@@ -35,6 +35,7 @@ PROTOCOLS: tuple[str, ...] = (
     "unrepaired",
     "gossip",
     # What these share: it knows none of them.
+    "groupstreams",
     "streams",
     "dissemination",
     "rings",

@@ -20,6 +20,9 @@ for pure in 0 source; do
     [ "$status" = 0 ] || [ "$status" = 5 ] || exit "$status"
 done
 
+echo "vivum: the README as a newcomer follows it"
+tools/newcomer.sh
+
 echo "vivum: swarm of $seeds seeds of QSM"
 .venv/bin/vivum sim swarm --protocol qsm --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 

@@ -181,12 +181,32 @@ if [ ! -d .venv ]; then
     printf '%s\n' "$here" >.venv/vivum-place
 fi
 
-say "installing $what into .venv (a minute or two the first time)"
+say "installing $what into .venv (a minute or two the first time); all that pip says is in .venv/install.log"
 checksum=$(wanted)
 # No user-wide install and no foreign PYTHONPATH may leak in; pip prints what went wrong, and only that.
 unset PYTHONPATH PYTHONHOME PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV 2>/dev/null || true
 log=.venv/install.log
-if ! "$venv_python" -m pip install --disable-pip-version-check -q -e "$target" >"$log" 2>&1; then
+began=$(date +%s)
+
+# Print the steps of pip that take long, with the time since the start. All else is in the log.
+show_steps() {
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        case $line in
+            "Collecting "* | "  Downloading "* | "Obtaining "* | "Building "* | "Installing collected packages"* | *"still running"*)
+                took=$(($(date +%s) - began))
+                printf '  %3d s  %s\n' "$took" "$(printf '%.100s' "${line#  }")" >&2
+                ;;
+        esac
+    done
+}
+
+: >"$log"
+{
+    "$venv_python" -m pip install --disable-pip-version-check --progress-bar off -e "$target" 2>&1 || touch "$log.failed"
+} | show_steps
+if [ -e "$log.failed" ]; then
+    rm -f "$log.failed"
     grep -v '^WARNING: Location .* is ignored' "$log" >&2 || true
     fail "pip could not install $what; the lines above say why. Nothing needs cleaning: run the same command again"
 fi

@@ -37,12 +37,18 @@ MEMORY_SAMPLE = 20
 SLICE_NS = 100 * MILLISECOND
 """The rate in such slices of time says how steady it is."""
 
+LATE_NS = 3 * MILLISECOND
+"""What takes longer was lost, or waits behind what was lost, where hosts and links have little to do."""
+
 COUNTED = (
     "messages_accepted",
     "datagrams_sent",
     "repairs_sent",
     "repairs_received",
     "repairs_wasted",
+    "lateral_sent",
+    "lateral_rebuilt",
+    "lateral_wasted",
     "frames_duplicate",
     "frames_unwanted",
     "messages_lost",
@@ -72,7 +78,9 @@ class Probe:
         self._timers: dict[str, TimerLog] = {}
         self._cache_frames_max = self._sender_frames_max = 0
         self._latencies_ns = array("q")
-        self._deliveries = 0
+        # How long those runs took that were late; how many there were of others' messages.
+        self._late_ns = array("q")
+        self._foreign = self._deliveries = 0
         self._latency_stride = 1 + len(world.hosts) // 8
         self._samples = 0
         self._begin_ns = 0
@@ -98,8 +106,14 @@ class Probe:
 
     def _on_delivery(self, host: Host, delivery: Delivery) -> None:
         self._deliveries += 1
-        if delivery.sender.node != host.node_id and self._deliveries % self._latency_stride == 0:
-            self._latencies_ns.append(self._world.scheduler.now_ns - delivery.sent_ns)
+        if delivery.sender.node == host.node_id:
+            return
+        took_ns = self._world.scheduler.now_ns - delivery.sent_ns
+        self._foreign += 1
+        if took_ns > LATE_NS:
+            self._late_ns.append(took_ns)
+        if self._deliveries % self._latency_stride == 0:
+            self._latencies_ns.append(took_ns)
 
     def sample(self) -> None:
         """Look at the state of this moment."""
@@ -169,6 +183,7 @@ class Probe:
         latencies = sorted(self._latencies_ns)
         for share in (50, 99):
             numbers[f"latency_us_p{share}"] = percentile(latencies, share) / MICROSECOND
+        self._sum_repairs(numbers, after)
         for name, nodes in self._kinds.items():
             numbers |= self._memory[name].sum_up()
             numbers[f"load_{name}"] = fmean(self._load(node, seconds) for node in nodes)
@@ -189,6 +204,20 @@ class Probe:
             numbers["rate_deviation"] = pstdev(rates) / fmean(rates)
             numbers["rate_slice_p5"] = percentile(rates, 5)
             numbers["rate_slice_p95"] = percentile(rates, 95)
+
+    def _sum_repairs(self, numbers: Numbers, after: Counters) -> None:
+        """Say how late what was lost came, who repaired it, and what repairs cost."""
+        before, late = self._counters_before, sorted(self._late_ns)
+        numbers["late_share"] = len(late) / self._foreign if self._foreign else 0.0
+        for share in (50, 90, 99):
+            numbers[f"late_ms_p{share}"] = percentile(late, share) / MILLISECOND
+        rebuilt = after.lateral_rebuilt - before.lateral_rebuilt
+        asked = after.repairs_received - before.repairs_received
+        numbers["lateral_share"] = rebuilt / (rebuilt + asked) if rebuilt + asked else 0.0
+        lateral = after.lateral_bytes_sent - before.lateral_bytes_sent
+        resent = after.repair_bytes_sent - before.repair_bytes_sent
+        received = after.bytes_received - before.bytes_received
+        numbers["repair_overhead"] = (lateral + resent) / max(1, received - lateral - resent)
 
     def _load(self, node: NodeId, seconds: float) -> float:
         """Return the share of its processor that a node used, by the costs of the model."""

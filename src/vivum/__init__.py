@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from vivum.core.errors import HostError, LimitError, UsageError, VivumError
     from vivum.core.ids import Endpoint, Member
     from vivum.core.limits import Limits
-    from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
+    from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, TIMELY, Guarantee
     from vivum.live.browsing import NodeInfo, TopicInfo
     from vivum.live.connecting import connect
     from vivum.live.event import Batch, TopicEvent, TopicView
     from vivum.live.failures import (
         ClosedError,
         MissedMessages,
+        MissedPolicy,
         NoRecorderError,
         NoServiceError,
         SendFailedError,
@@ -47,6 +48,7 @@ __all__ = [
     "BEST_EFFORT",
     "KEYED",
     "RELIABLE",
+    "TIMELY",
     "Batch",
     "ClosedError",
     "Endpoint",
@@ -57,6 +59,7 @@ __all__ = [
     "Member",
     "Message",
     "MissedMessages",
+    "MissedPolicy",
     "NoRecorderError",
     "NoServiceError",
     "NodeHandle",
@@ -81,13 +84,14 @@ _HOMES = {
     "vivum.core.errors": ("HostError", "LimitError", "UsageError", "VivumError"),
     "vivum.core.ids": ("Endpoint", "Member"),
     "vivum.core.limits": ("Limits",),
-    "vivum.guarantees": ("BEST_EFFORT", "KEYED", "RELIABLE", "Guarantee"),
+    "vivum.guarantees": ("BEST_EFFORT", "KEYED", "RELIABLE", "TIMELY", "Guarantee"),
     "vivum.live.browsing": ("NodeInfo", "TopicInfo"),
     "vivum.live.connecting": ("connect",),
     "vivum.live.event": ("Batch", "TopicEvent", "TopicView"),
     "vivum.live.failures": (
         "ClosedError",
         "MissedMessages",
+        "MissedPolicy",
         "NoRecorderError",
         "NoServiceError",
         "SendFailedError",

@@ -13,6 +13,7 @@ from vivum.protocols.layer import Layer
 
 QSM = "qsm"
 UNREPAIRED = "unrepaired"
+RICOCHET = "ricochet"
 """Names of transports."""
 
 
@@ -49,6 +50,11 @@ class Guarantee:
         return "fifo" in self.promises
 
     @property
+    def is_tunable(self) -> bool:
+        """Whether a topic may have a deadline and an (r, c) of its own."""
+        return self.transport == RICOCHET
+
+    @property
     def is_headed(self) -> bool:
         """Whether messages have heads, which recorders keep."""
         return any(layer.is_headed for layer in self.layers)
@@ -63,6 +69,11 @@ BEST_EFFORT = Guarantee(
     "Each message is sent once and never again: FIFO for each sender, with gaps. Confirmed when handed to the network.",
     "One datagram for each frame and region; nothing is kept.",
 )
+"""Each message is sent once and never again: FIFO for each sender, with gaps.
+
+For values of which only the newest counts, such as positions: `await node.enter("/gps", Fix, guarantee=BEST_EFFORT)`.
+"""
+
 RELIABLE = Guarantee(
     "reliable",
     QSM,
@@ -73,6 +84,11 @@ RELIABLE = Guarantee(
     "sent. What cannot be delivered is reported to the sender.",
     "Frames are kept until every member has them; one token round for all groups of a region.",
 )
+"""No message twice, none made up, FIFO for each sender without a gap, to all members of the view. The default.
+
+What a reader cannot have raises `MissedMessages`, what cannot be delivered `SendFailedError` at the sender's `flush`.
+"""
+
 KEYED = Guarantee(
     "keyed",
     QSM,
@@ -83,10 +99,33 @@ KEYED = Guarantee(
     "replaced by another that sends the same keys again. The Spark sink publishes so.",
     "As RELIABLE; 1 byte a message, 33 with a key, and a look at each message at the receiver.",
 )
+"""As `RELIABLE`; and a message that has a key is given once to each node, whoever sends it again.
+
+For results of Spark: `await node.enter("/alerts", Alert, guarantee=KEYED)` sees each once, also after a restart.
+"""
+
+TIMELY = Guarantee(
+    "timely",
+    RICOCHET,
+    (),
+    ("no_duplicate", "no_creation", "fifo"),
+    ("all_delivered",),
+    "No message twice, none made up, FIFO for each sender without a gap that is not reported. Sent at once; what is "
+    "lost is repaired by other receivers within milliseconds, or by the sender while it lives. Confirmed when every "
+    "member of the view has reported.",
+    "Receivers send each other c/r of what they receive, 5/8 by default; senders keep frames until all have reported.",
+)
+"""FIFO for each sender; what is lost is repaired by other receivers within milliseconds. For what is of no use later.
+
+There is no window and no rate: where links are slower than senders, use `RELIABLE`.
+
+`await node.enter("/ticks", Tick, guarantee=TIMELY, deadline_ms=200)` reports what took longer.
+"""
+
 DEFAULT = RELIABLE
 """The guarantee of a topic for which none is named."""
 
-GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED)}
+GUARANTEES: dict[str, Guarantee] = {each.name: each for each in (BEST_EFFORT, RELIABLE, KEYED, TIMELY)}
 """Every guarantee by name."""
 
 

@@ -114,27 +114,102 @@ def test_a_service_that_died_and_starts_again_at_its_port_serves_all(commands: C
 @pytest.mark.slow
 def test_pub_sub_ls_and_top_in_a_domain_that_up_serves(commands: Commands) -> None:
     service = commands.up()
-    subscriber = commands.start("sub", "/a/*", "--names", "--json", "--count", "5")
-    listener = commands.start("sub", "/a/x")
-    code, out, _ = commands.run("pub", "/a/x", "one", "two", "--wait", "2", "--json")
-    assert (code, last_json(out)) == (0, {"topic": "/a/x", "sent": 2, "receivers": 2})
-    code, out, _ = commands.run("pub", "/a/x", "--wait", "2", "--json", given="three\nfour\nfive\n")
+    subscriber = commands.start("sub", "/a/*", "--json", "--count", "5")
+    listener, second = commands.start("sub", "/a/x"), commands.start("sub", "/a/x")
+    code, out, _ = commands.run("pub", "/a/x", "one", "two", "--wait", "3", "--json")
+    assert (code, last_json(out)) == (0, {"topic": "/a/x", "sent": 2, "receivers": 3})
+    code, out, _ = commands.run("pub", "/a/x", "--wait", "3", "--json", given="three\nfour\nfive\n")
     assert last_json(out)["sent"] == 3
     out, err = subscriber.communicate(timeout=TIMEOUT_S)
-    assert last_json(out) == {"topic": "/a/*", "received": 5, "missed": 0}
-    assert [line.split()[-1] for line in err.splitlines()] == ["one", "two", "three", "four", "five"]
+    got = [json.loads(line) for line in out.splitlines()]
+    assert [each["value"] for each in got] == ["one", "two", "three", "four", "five"]
+    assert {each["topic"] for each in got} == {"/a/x"}
+    assert f"joined {commands.domain} as " in err
+    assert "waiting for messages of /a/*" in err
     code, out, _ = commands.run("ls", "--json")
     listed = last_json(out)
-    assert listed["topics"] == [{"name": "/a/x", "type": "bytes", "guarantee": "reliable", "members": 1}]
-    # The listener, and the service itself.
-    assert len(listed["nodes"]) == 2  # type: ignore[arg-type]
+    assert listed["topics"] == [{"name": "/a/x", "type": "bytes", "guarantee": "reliable", "members": 2}]
+    # Two listeners, and the service itself.
+    assert len(listed["nodes"]) == 3  # type: ignore[arg-type]
+    code, out, _ = commands.run("health", "--json")
+    assert (code, last_json(out)["well"]) == (0, True)
     code, out, _ = commands.run("top", "--json", "--interval", "0.2")
     assert [each["topic"] for each in last_json(out)["topics"]] == ["/a/x"]  # type: ignore[attr-defined]
     # Ctrl-C ends what has no end of its own, in order.
-    for process, code in ((listener, 130), (service, 130)):
-        process.send_signal(signal.SIGINT)
+    for process, number, code in (
+        (listener, signal.SIGINT, 130),
+        (second, signal.SIGTERM, 0),
+        (service, signal.SIGINT, 130),
+    ):
+        process.send_signal(number)
         out, err = process.communicate(timeout=TIMEOUT_S)
-        assert (process.returncode, err) == (code, "")
+        assert (process.returncode, "Traceback" in err) == (code, False), err
+
+
+class Trade(vivum.Message):
+    symbol: str
+    price: float
+    size: int = 1
+
+
+def test_sub_and_pub_speak_json_with_topics_that_have_a_type(commands: Commands) -> None:
+    """`sub` was there before the topics: it takes type and guarantee of each, and bytes as well."""
+    subscriber = commands.start("sub", "/x/**", "--json", "--count", "4")
+    assert subscriber.stderr is not None
+    assert "its service runs here" in subscriber.stderr.readline()
+
+    async def scene() -> None:
+        async with vivum.connect(commands.domain) as node:
+            trades = await node.enter("/x/trades", Trade, guarantee=vivum.KEYED)
+            await trades.wait_for_members(2)
+            await trades.send(Trade("NESN", 101.5))
+            bare = await node.enter("/x/bytes", bytes, guarantee=vivum.BEST_EFFORT)
+            await bare.wait_for_members(2)
+            await bare.send(b"\xff\x00")
+            words = ["pub", "/x/trades", '{"symbol": "ROG", "price": 1}', '{"symbol": "NOVN", "price": 2.5, "size": 7}']
+            code, _, err = await asyncio.to_thread(commands.run, *words)
+            assert code == 0, err
+            got = [(await trades.receive()).value for _ in range(3)]
+            assert got[1:] == [Trade("ROG", 1.0), Trade("NOVN", 2.5, 7)]
+            code, _, err = await asyncio.to_thread(commands.run, "pub", "/x/trades", '{"symbol": "ROG", "price": "1"}')
+            assert (code, err.splitlines()[-1]) == (
+                2,
+                "vivum: error: message 1: field price of Trade: Expected `float`, got `str`; Trade has the fields "
+                "symbol: str, price: float, size?: int",
+            )
+
+    asyncio.run(asyncio.wait_for(scene(), TIMEOUT_S))
+    out, _ = subscriber.communicate(timeout=TIMEOUT_S)
+    got = [json.loads(line) for line in out.splitlines()]
+    assert [(each["topic"], each.get("value"), each.get("base64")) for each in got] == [
+        ("/x/trades", {"symbol": "NESN", "price": 101.5, "size": 1}, None),
+        ("/x/bytes", None, "/wA="),
+        ("/x/trades", {"symbol": "ROG", "price": 1.0, "size": None}, None),
+        ("/x/trades", {"symbol": "NOVN", "price": 2.5, "size": 7}, None),
+    ]
+
+
+def test_pub_says_what_it_waits_for_and_sigterm_ends_it_in_order(commands: Commands) -> None:
+    publisher = commands.start("pub", "/a", "x", "--wait", "2")
+    assert publisher.stderr is not None
+    assert publisher.stderr.readline() == "vivum: waiting for 2 receivers of /a (--wait 0 sends at once)\n"
+    publisher.send_signal(signal.SIGTERM)
+    out, err = publisher.communicate(timeout=TIMEOUT_S)
+    assert (publisher.returncode, out, err) == (143, "", "")
+
+
+def test_the_domain_of_the_environment_is_that_of_commands_and_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"environment-{os.getpid()}"
+    monkeypatch.setenv("VIVUM_DOMAIN", name)
+
+    async def scene() -> None:
+        async with vivum.connect() as node:
+            assert node.domain == name
+            words = [sys.executable, "-m", "vivum.cli", "ls", "--json"]
+            done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
+            assert last_json(done.stdout)["domain"] == name
+
+    asyncio.run(asyncio.wait_for(scene(), TIMEOUT_S))
 
 
 @pytest.mark.slow
@@ -175,7 +250,8 @@ def test_a_file_goes_to_many_and_an_interrupted_receiver_goes_on(commands: Comma
     for folder in folders:
         folder.mkdir()
     receivers = [commands.start("receive-file", "--into", str(folder), "--json") for folder in folders]
-    code, out, _ = commands.run("send-file", str(source), "-n", "2", "--json")
+    code, out, err = commands.run("send-file", str(source), "-n", "2", "--json")
+    assert "vivum: waiting for 2 receivers of /vivum/files; none has answered\n" in err
     sent = last_json(out)
     assert (code, sent["bytes"], sent["receivers"]) == (0, 3_000_000, 2)
     for receiver, folder in zip(receivers, folders, strict=True):

@@ -12,6 +12,7 @@ from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.protocols.commands import JoinGroup
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.ricochet.settings import TimelySettings
 
 DOMAIN = 7
 NO_CHANNEL = Channel(0)
@@ -24,7 +25,12 @@ class Wire:
     """A service and some nodes that have joined one group."""
 
     def __init__(
-        self, nodes: int, group: GroupId, settings: QsmSettings | None = None, limits: Limits | None = None
+        self,
+        nodes: int,
+        group: GroupId,
+        settings: QsmSettings | None = None,
+        limits: Limits | None = None,
+        timely: TimelySettings | None = None,
     ) -> None:
         self.now_ns = 10 * SECOND
         self.fate: Fate = lambda sent: sent
@@ -41,6 +47,7 @@ class Wire:
                 settings or QsmSettings(),
                 limits or Limits(),
                 WayIn(embedded=endpoint is endpoints[0]),
+                timely=timely,
             )
             for endpoint in endpoints
         }

@@ -1,6 +1,7 @@
 """Planted lives and messages that were lost for nothing, and a history in which a fault explains each."""
 
 from planted.history import History, Planted, started
+from vivum.observe.trace import ViewInstalled
 
 DROPPED = "dropped by the configuration service"
 
@@ -94,3 +95,16 @@ def end_and_losses_after_faults() -> Planted:
     history.start("3.2")
     history.failed("1.1", 1, 2)
     return Planted(history.records)
+
+
+# Lost with their sender.
+
+
+def loss_of_a_message_whose_sender_is_there() -> Planted:
+    """A fault explains that 2 lacks it; but 1 still has it."""
+    history = _together("1.1", "2.1")
+    history.fault("loss", 2, seconds=1)
+    history.everywhere(["1.1"], "1.1", 1, view=1)
+    told = history.lost("2.1", "1.1", 1, 2)
+    view = next(each for each in reversed(history.records) if isinstance(each, ViewInstalled))
+    return Planted(history.records, "lost_with_sender", (told, view))

@@ -14,6 +14,7 @@ from planted.faults import (
     end_of_a_life_without_a_record,
     failure_in_a_group_that_nobody_touched,
     failure_of_a_message_that_was_long_out,
+    loss_of_a_message_whose_sender_is_there,
     loss_on_a_link_that_only_repeats,
     more_ends_than_faults,
 )
@@ -464,6 +465,7 @@ VIOLATIONS: list[Callable[[], Planted]] = [
     failure_in_a_group_that_nobody_touched,
     failure_of_a_message_that_was_long_out,
     loss_on_a_link_that_only_repeats,
+    loss_of_a_message_whose_sender_is_there,
 ]
 """Every planted violation."""
 

@@ -17,6 +17,7 @@ from vivum.checkers.failures_explained import FailuresExplained
 from vivum.checkers.fifo import Fifo
 from vivum.checkers.keys_once import KeysOnce
 from vivum.checkers.lives_explained import LivesExplained
+from vivum.checkers.lost_with_sender import LostWithSender
 from vivum.checkers.no_creation import NoCreation
 from vivum.checkers.no_duplicate import NoDuplicate
 from vivum.checkers.sender_order import SenderOrder
@@ -42,6 +43,7 @@ CHECKERS: dict[str, type[Checker]] = {
         VirtualSynchrony,
         BoundedQueues,
         AllDelivered,
+        LostWithSender,
         FailuresExplained,
         LivesExplained,
     )

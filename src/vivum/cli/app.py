@@ -15,6 +15,7 @@ import typer.main
 
 from vivum import __version__
 from vivum.cli.conventions import run
+from vivum.core.extras import missing_library
 
 COMMANDS: dict[str, str] = {
     "demo": "Watch a market go from publishers to subscribers, to Spark and back, with packets lost on the way.",
@@ -32,6 +33,8 @@ COMMANDS: dict[str, str] = {
     "audit": "Check recorded traces for broken guarantees, on Spark.",
     "sweep": "Run the simulations of experiments as a Spark job.",
     "pipeline": "Make bronze, silver and gold tables from recorded logs, on Spark.",
+    "health": "Ask whether a domain, or one process of it, is well: exit code 0 or 1.",
+    "version": "Show the version of Vivum, of Python and of the compiled parts.",
     "doctor": "Tell what this machine has for Vivum, and what to do about the rest.",
 }
 """Name and one line of help of every command, in the order of the help."""
@@ -39,8 +42,12 @@ COMMANDS: dict[str, str] = {
 PLACES: dict[str, tuple[str, str]] = {
     "send-file": ("files", "send_app"),
     "receive-file": ("files", "receive_app"),
+    "health": ("probe", "app"),
 }
 """File and application of commands that are not `app` in the file of their own name."""
+
+NEEDS: dict[str, str] = {"record": "log", "replay": "log", "audit": "spark", "sweep": "spark", "pipeline": "spark"}
+"""The extra that a command needs in all, to be named when one of its libraries is missing."""
 
 
 class _Commands(typer.core.TyperGroup):
@@ -52,7 +59,11 @@ class _Commands(typer.core.TyperGroup):
         if name is None or placeholder is None:
             return name, placeholder, rest
         file, attribute = PLACES.get(name, (name, "app"))
-        command = typer.main.get_command(getattr(importlib.import_module(f"vivum.cli.{file}"), attribute))
+        try:
+            module = importlib.import_module(f"vivum.cli.{file}")
+        except ImportError as error:
+            raise missing_library(error, f"vivum {name} needs", NEEDS.get(name)) or error from error
+        command = typer.main.get_command(getattr(module, attribute))
         command.name = name
         return name, command, rest
 

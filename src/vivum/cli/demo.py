@@ -17,6 +17,14 @@ app = command_group("Watch a market go from publishers to subscribers, to Spark 
 ROUNDS_SHOWN = 1
 """Tables of bars that are shown in full; later ones would push the alerts off the screen."""
 
+NEXT = """
+What to try next:
+  vivum sub '/hello/**'             in one terminal, and in another:  vivum pub /hello/world 'first message'
+  vivum top                         what the nodes and topics of a domain do, live
+  vivum sim watch                   a small cluster that survives loss, a sleeping node and a crash
+  python examples/quotes.py         a typed topic in thirty lines; README.md goes on from there
+(`make demo` installed vivum and python into .venv/bin.)"""
+
 
 @app.command()
 def demo(
@@ -185,5 +193,6 @@ def _print_summary(out: Console, summary: dict[str, Any]) -> None:
     else:
         broken = ", ".join(f"{name.replace('_', ' ')}: {count:,}" for name, count in audit["checks"].items() if count)
         out.print(f"[red]Broken:[/] {broken or 'messages are missing'}; {audit['records']:,} records were looked at.")
+    out.print(NEXT, markup=False, soft_wrap=True)
     if summary["folder"] is not None:
         out.print(f"Kept in {summary['folder']}: vivum audit {summary['folder']}/trace", markup=False)

@@ -10,10 +10,10 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from vivum.cli import joining
-from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.conventions import JsonOption, command_group, console, say, write_json
+from vivum.cli.running import run_command
 from vivum.live.connecting import Connecting
 from vivum.live.transfer import FileReceived, FileSent, receive_file, send_file
-from vivum.runtime.loop_thread import run_on_loop
 
 TopicOption = Annotated[str, typer.Option(help="The topic by which sender and receivers meet.")]
 DEFAULT_TOPIC = "/vivum/files"
@@ -54,7 +54,7 @@ def send(
 ) -> None:
     """Send a file to many receivers at once, over multicast; ends when all of them have it, checksum compared."""
     with _bar(as_json) as phase:
-        sent = run_on_loop(_send(joining.prepare(domain, interface, seeds, unicast), topic, path, receivers, phase))
+        sent = run_command(_send(joining.prepare(domain, interface, seeds, unicast), topic, path, receivers, phase))
     if as_json:
         write_json(
             {
@@ -72,8 +72,12 @@ def send(
 async def _send(
     connecting: Connecting, topic: str, path: Path, receivers: int, phase: Callable[[str], Callable[[int, int], None]]
 ) -> FileSent:
+    def waiting(answered: int) -> None:
+        some = f"{answered} of {receivers} have answered" if answered else "none has answered"
+        say(f"waiting for {receivers} receiver{'' if receivers == 1 else 's'} of {topic}; {some}")
+
     async with connecting as node:
-        return await send_file(node, topic, path, receivers, phase("sent"), phase("checksum"))
+        return await send_file(node, topic, path, receivers, phase("sent"), phase("checksum"), waiting)
 
 
 @receive_app.command("receive-file")
@@ -96,12 +100,13 @@ def receive(
 
     async def work(progress: Callable[[int, int], None]) -> FileReceived:
         async with joining.prepare(domain, interface, seeds, unicast) as node:
+            await joining.say_joined(node, f"waiting for a file in {topic}")
             return await receive_file(
                 node, topic, into, progress, name=name, overwrite=overwrite, note=partial(notes.print, markup=False)
             )
 
     with _bar(as_json) as phase:
-        received = run_on_loop(work(phase("received")))
+        received = run_command(work(phase("received")))
     if as_json:
         write_json(
             {

@@ -17,6 +17,8 @@ from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from vivum.core.extras import EXTRAS
+
 PYTHON_MIN = (3, 11)
 JAVA_MIN = 17
 # From <linux/udp.h>; the socket module has no names for them before Python 3.13.
@@ -82,12 +84,12 @@ def examine() -> Iterator[Finding]:
     yield judge_multicast(_probe_multicast())
     yield judge_sharing(_probe_sharing())
     yield judge_java(_probe_java())
-    for library, purpose, extra in (
-        ("pyarrow", "traces as Parquet files, the Spark pipeline", "spark"),
-        ("pyspark", "the Spark pipeline", "spark"),
-        ("uvloop", "a faster event loop", "bench"),
+    for library, purpose in (
+        ("pyarrow", "recording, replay and traces"),
+        ("pyspark", "the Spark pipeline"),
+        ("uvloop", "a faster event loop"),
     ):
-        yield judge_library(library, _probe_library(library), purpose, extra)
+        yield judge_library(library, _probe_library(library), purpose, EXTRAS[library])
 
 
 def judge_python(running: tuple[int, ...]) -> Finding:

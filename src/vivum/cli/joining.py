@@ -1,11 +1,14 @@
-"""What all commands that join a domain have in common: their options, and how they join."""
+"""What all commands that join a domain have in common: their options, how they join, and what they say about it."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vivum.live.connecting import LOOPBACK, Connecting, connect
+from vivum.cli.conventions import say
+from vivum.live.connecting import Connecting, connect
+from vivum.live.handle import NodeHandle
+from vivum.runtime.defaults import read_defaults
 
 DomainOption = Annotated[str, typer.Option("--domain", "-d", help="The domain to join.")]
 InterfaceOption = Annotated[
@@ -21,9 +24,15 @@ TraceOption = Annotated[
 LossOption = Annotated[
     float, typer.Option(min=0.0, max=50.0, help="Drop this percentage of what arrives, to rehearse a bad network.")
 ]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option("--metrics", help="Serve Prometheus metrics on this port: PORT on loopback, or ADDRESS:PORT."),
+]
 
-DEFAULT_DOMAIN = "default"
-DEFAULT_INTERFACE = LOOPBACK
+# Read once, when a command that joins is loaded, so that --help shows the defaults that hold here.
+_DEFAULTS = read_defaults()
+DEFAULT_DOMAIN = _DEFAULTS.domain
+DEFAULT_INTERFACE = _DEFAULTS.interface
 
 
 def prepare(
@@ -36,15 +45,25 @@ def prepare(
     timeout_s: float = 10.0,
     trace: Path | None = None,
     loss: float = 0.0,
+    metrics: str | None = None,
 ) -> Connecting:
     """Prepare to join with the options of the command line."""
     return connect(
         domain,
         interface=interface,
-        seeds=seeds or (),
+        seeds=seeds or _DEFAULTS.seeds,
         multicast=False if unicast else "probe",
         embedded=embedded,
         timeout_s=timeout_s,
         trace=trace,
         loss=loss / 100,
+        metrics=metrics,
     )
+
+
+async def say_joined(node: NodeHandle, then: str) -> None:
+    """Say that the node is in the domain, as who and among how many, and what the command does now."""
+    others = len(await node.nodes()) - 1
+    here = " (its service runs here)" if node.carries_service else ""
+    nodes = "no other node" if not others else "1 other node" if others == 1 else f"{others} other nodes"
+    say(f"joined {node.domain} as {node.member}{here}, {nodes}; {then}")

@@ -7,16 +7,20 @@ from rich.table import Table
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.running import run_command
+from vivum.core.topic_names import EVERY_TOPIC, OWN_TOPICS
 from vivum.live.browsing import NodeInfo, TopicInfo
 from vivum.live.connecting import Connecting
-from vivum.runtime.loop_thread import run_on_loop
 
 app = command_group("List the topics and nodes of a domain.")
 
 
 @app.command()
 def ls(
-    pattern: Annotated[str, typer.Argument(help="Which topics: /swx/* or /swx/**.")] = "/**",
+    pattern: Annotated[str, typer.Argument(help="Which topics: /swx/* or /swx/**.")] = EVERY_TOPIC,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also topics of Vivum's own, below /vivum, such as those of recorders.")
+    ] = False,
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     seeds: joining.SeedsOption = None,
@@ -26,7 +30,9 @@ def ls(
 ) -> None:
     """List topics with type, guarantee and number of members, and the nodes of a domain that runs."""
     connecting = joining.prepare(domain, interface, seeds, unicast, embedded=False, timeout_s=timeout)
-    topics, nodes = run_on_loop(_look(connecting, pattern))
+    topics, nodes = run_command(_look(connecting, pattern))
+    if not (every or pattern.startswith(OWN_TOPICS)):
+        topics = [each for each in topics if not each.name.startswith(f"{OWN_TOPICS}/")]
     if as_json:
         write_json(
             {

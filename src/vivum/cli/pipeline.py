@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from vivum.cli import joining
-from vivum.cli.conventions import JsonOption, MasterOption, command_group, console, write_json
+from vivum.cli.conventions import JsonOption, MasterOption, command_group, console, say, write_json
 from vivum.core.errors import UsageError
 from vivum.pipeline.jobs.alerts import publish_alerts
 from vivum.pipeline.jobs.bronze import bronze
@@ -108,6 +109,22 @@ def run_jobs(
         for name, step in steps.items():
             with text.status(name):
                 done[name] = step(spark)
-            text.print(f"{name}: {done[name]}", markup=False)
+            say(f"{name} is done")
     if as_json:
         write_json({"tables": str(folder.folder), **done, "wall_s": round(time.perf_counter() - began, 3)})
+    else:
+        text.print(_table(done))
+        text.print(f"tables in {folder.folder}", markup=False)
+
+
+def _table(done: dict[str, dict[str, Any]]) -> Table:
+    """Draw what each job did: a line for each number that it reports."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("job", "what"):
+        table.add_column(title)
+    table.add_column("", justify="right")
+    for job, report in done.items():
+        for number, (what, value) in enumerate(report.items()):
+            shown = f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+            table.add_row("" if number else job, what.replace("_", " "), shown)
+    return table

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,11 @@ from rich.markup import escape
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.running import run_until_stopped
 from vivum.core.time import parse_duration_ns
 from vivum.core.topic_names import check_pattern
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.recorder import Recorder
-from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.segment_log import SegmentLog
 
 SWITCH_S = 0.0002
@@ -49,6 +48,7 @@ def record(
     unicast: joining.UnicastOption = False,
     trace: joining.TraceOption = None,
     loss: joining.LossOption = 0.0,
+    metrics: joining.MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Record topics until Ctrl-C or SIGTERM. Nothing that was recorded is lost when this process dies."""
@@ -63,9 +63,9 @@ def record(
             notes.print(f"cut off {log.bytes_cut} bytes of a batch that a crash had torn")
         report: dict[str, int] = {"recorded": 0, "missed": 0, "topics": 0}
         try:
-            run_on_loop(
+            run_until_stopped(
                 _record(
-                    joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
+                    joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss, metrics=metrics),
                     names,
                     log,
                     count,
@@ -98,19 +98,17 @@ async def _record(
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
         task = asyncio.create_task(recorder.run())
-        # A supervisor ends a recorder so; the log is closed as at Ctrl-C.
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         clock = asyncio.get_running_loop().time
         began = clock()
         told, told_at = 0, began - TELL_S
         try:
+            await joining.say_joined(node, f"recording {' '.join(names)} from offset {log.next_offset:,} on")
             while not task.done():
                 await asyncio.wait([task], timeout=0.05)
                 if recorder.missed > told and clock() - told_at >= TELL_S:
                     told, told_at = recorder.missed, clock()
                     notes.print(f"[yellow]missed:[/] {told:,} messages so far are not in the log")
-                if ended.is_set() or (count and recorder.recorded >= count) or (seconds and clock() - began >= seconds):
+                if (count and recorder.recorded >= count) or (seconds and clock() - began >= seconds):
                     break
         finally:
             task.cancel()

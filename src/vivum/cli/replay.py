@@ -10,11 +10,11 @@ from rich.status import Status
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.running import run_command
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import EVERY_TOPIC, TopicPatterns
 from vivum.live.connecting import Connecting
 from vivum.pipeline.recording.replaying import replay
-from vivum.runtime.loop_thread import run_on_loop
 from vivum.storage.errors import StorageError
 from vivum.storage.segment_reader import LogReader
 
@@ -41,7 +41,7 @@ def replay_log(
     factor = _factor(speed)
     with console(as_json=True).status("looking for the topics") as status:
         told = partial(_tell, status, reader.stop_offset() - reader.first_offset())
-        sent = run_on_loop(_replay(connecting, reader, chosen, factor, wait, told))
+        sent = run_command(_replay(connecting, reader, chosen, factor, wait, told))
     if as_json:
         write_json({"log": str(log), "sent": sent})
     else:

@@ -25,8 +25,8 @@ from vivum.sim.world import Result, World
 from vivum.storage.traces import TraceWriter
 from vivum.testing import swarm as live_swarm
 
-LIVE = "live"
-"""The swarm of whole programs, where others name a protocol. It is what `swarm` alone means: what users run."""
+LIVE, LIVE_TIMELY = live_swarm.LIVE, live_swarm.LIVE_TIMELY
+"""The swarm of whole programs, where others name a protocol. `live` is what `swarm` alone means: what users run."""
 
 app = command_group("Run, watch and swarm deterministic simulations.")
 app.command()(watch)
@@ -92,6 +92,8 @@ def _whole_world(scenario: str) -> Callable[[int, Tracer | None], Result] | None
     """Return what runs a world that is no scenario: of whole programs, or of replicas."""
     if scenario in (SWARM, f"{SWARM}:{LIVE}"):
         return lambda seed, trace: live_swarm.LiveWorld(seed, trace).run()
+    if scenario == f"{SWARM}:{LIVE_TIMELY}":
+        return lambda seed, trace: live_swarm.LiveWorld(seed, trace, live_swarm.plain_guarantee(LIVE_TIMELY)).run()
     if scenario == f"{SWARM}:{CONSENSUS}":
         return lambda seed, trace: ReplicaWorld(make_up_replicas(seed), seed, trace, frames=trace is not None).run()
     return None
@@ -148,7 +150,9 @@ def swarm(
     jobs: Annotated[int, typer.Option(min=0, help="Processes; 0 means one for each core.")] = 0,
     protocol: Annotated[
         str,
-        typer.Option(help="What the worlds run: 'live' (whole programs), 'consensus', or a protocol of nodes alone."),
+        typer.Option(
+            help="What the worlds run: 'live', 'live:timely' (whole programs), 'consensus', or a protocol of nodes."
+        ),
     ] = LIVE,
     minority: Annotated[
         bool, typer.Option("--minority", help="Split every world of 'qsm', with the service on the smaller side.")
@@ -159,10 +163,10 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    known = (*PROTOCOLS, LIVE, CONSENSUS)
+    known = (*PROTOCOLS, LIVE, LIVE_TIMELY, CONSENSUS)
     if protocol not in known:
         raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(known))}")
-    if minority and protocol == LIVE:
+    if minority and protocol in (LIVE, LIVE_TIMELY):
         raise UsageError("--minority: whole programs are not made up with the service in the minority; --protocol qsm")
     if minority and protocol == CONSENSUS:
         raise UsageError("--minority: replicas of a log have no service; every split leaves some in the minority")
@@ -175,7 +179,11 @@ def swarm(
     events = 0
     with _progress(as_json) as progress:
         task = progress.add_task("swarm", total=seeds)
-        own = {LIVE: live_swarm.run_live_seed, CONSENSUS: run_replica_seed}
+        own = {
+            LIVE: live_swarm.run_live_seed,
+            LIVE_TIMELY: live_swarm.run_live_seed,
+            CONSENSUS: run_replica_seed,
+        }
         run_one = own.get(protocol) or partial(run_seed, minority=minority)
         for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol, run_one):
             events += verdict.events
@@ -272,5 +280,6 @@ def list_scenarios(as_json: JsonOption = False) -> None:
         table.add_row(f"[bold]{name}[/]", description)
     table.add_row(f"[bold]{SWARM}[/]", "Whole programs in a world made up from the seed: anything may fail")
     table.add_row(f"[bold]{SWARM}:qsm[/]", "The same with nodes of one protocol alone")
+    table.add_row(f"[bold]{SWARM}:{LIVE_TIMELY}[/]", "The same with timely topics in place of reliable ones")
     table.add_row(f"[bold]{SWARM}:{CONSENSUS}[/]", "The same with the replicas of a log")
     console().print(table)

@@ -2,24 +2,31 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
 import typer
 
 from vivum.cli import joining
-from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.conventions import JsonOption, command_group, say
 from vivum.cli.output_pipe import OutputPipe
+from vivum.cli.running import run_until_stopped
+from vivum.cli.values import find_topic, kind_of
 from vivum.core.errors import UsageError
-from vivum.core.topic_names import is_pattern
-from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, Guarantee
+from vivum.core.text import check_text
+from vivum.core.topic_names import check_pattern, is_pattern
 from vivum.live.connecting import Connecting
+from vivum.live.described import JsonType
 from vivum.live.event import Batch
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
 from vivum.live.replay.catching_up import ReplayStart
-from vivum.runtime.loop_thread import run_on_loop
+from vivum.live.subscription import Subscription
+from vivum.live.topic import Topic
+from vivum.wire.schema import BYTES_SCHEMA
 
 END_S = 1.0
 """How long Ctrl-C waits for the reader of the output."""
@@ -34,8 +41,6 @@ def sub(
     names: Annotated[
         bool, typer.Option("--names", help="Print topic, sender and sequence before each message.")
     ] = False,
-    best_effort: Annotated[bool, typer.Option("--best-effort", help="The topics are of best effort.")] = False,
-    keyed: Annotated[bool, typer.Option("--keyed", help="The topics are keyed: Spark publishes to them.")] = False,
     replay: Annotated[
         str | None,
         typer.Option(help="First what a recorder has: all, from an offset on, or from a time on (2026-11-15T09:30Z)."),
@@ -48,56 +53,91 @@ def sub(
     loss: joining.LossOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the messages of a topic of bytes, one on each line. Ctrl-C ends it."""
-    if best_effort and keyed:
-        raise UsageError("--best-effort and --keyed are both given; a topic has one guarantee")
-    guarantee = BEST_EFFORT if best_effort else KEYED if keyed else RELIABLE
+    """Print the messages of topics, one on each line, until Ctrl-C.
+
+    Values of a type are printed as JSON, messages of topics of bytes as they are. Type and guarantee are those that the
+    topic has; one that does not exist yet is awaited. With --json each line is an object with topic, sender, sequence,
+    view, time_ns and value (base64 for bytes that are no text).
+    """
     start = None if replay is None else _start_of(replay)
     if start is not None and is_pattern(topic):
         raise UsageError(f"--replay is for one topic, and {topic} is a pattern; name the topic")
     printer = _Printer(count, names, as_json)
+    connecting = joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss)
     try:
-        run_on_loop(
-            _print_all(
-                joining.prepare(domain, interface, seeds, unicast, trace=trace, loss=loss),
-                topic,
-                guarantee,
-                start,
-                printer,
-            )
-        )
+        run_until_stopped(_print_all(connecting, check_pattern(check_text(topic, "topic")), start, printer))
     finally:
-        if as_json:
-            write_json({"topic": topic, "received": printer.received, "missed": printer.missed})
+        if printer.missed or printer.unreadable:
+            say(f"{printer.received:,} messages received, {printer.missed:,} missed, {printer.unreadable:,} unreadable")
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """A message as `--json` writes it."""
+
+    topic: str
+    sender: str
+    sequence: int
+    view: int
+    time_ns: int
+    value: msgspec.Raw | str | msgspec.UnsetType = msgspec.UNSET
+    base64: bytes | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Printer:
+    """Makes lines of messages and hands them to standard output."""
+
     def __init__(self, count: int, names: bool, as_json: bool) -> None:
         self.received = 0
         self.missed = 0
+        self.unreadable = 0
         self._count = count
         self._names = names
-        self._file = (sys.stderr if as_json else sys.stdout).buffer
+        self._as_json = as_json
         self._pipe: OutputPipe | None = None
-        self._notes = console(as_json=True)
+        self._types: dict[str, JsonType] = {}
+        self._encode = msgspec.json.Encoder().encode
 
-    async def print(self, batch: "Batch[bytes]") -> bool:
-        """Print a run of messages; return whether that was enough."""
+    async def print(self, batch: "Batch[bytes]", schema: str) -> bool:
+        """Print a run of messages of a topic with this type; return whether that was enough."""
         if self._pipe is None:
-            self._pipe = OutputPipe(self._file)
+            self._pipe = OutputPipe(sys.stdout.buffer)
         payloads = batch.payloads
         if self._count:
             payloads = payloads[: self._count - self.received]
-        if self._names:
-            head = f"{batch.topic} {batch.sender} "
-            lines = [
-                f"{head}{number} ".encode() + payload for number, payload in enumerate(payloads, batch.first_sequence)
-            ]
-        else:
-            lines = list(payloads)
+        lines: list[bytes] = []
+        text_of = self._text_of(schema)
+        for number, payload in enumerate(payloads, batch.first_sequence):
+            try:
+                text = payload if text_of is None else text_of(payload)
+            except msgspec.MsgspecError:
+                self.unreadable += 1
+                continue
+            if self._as_json:
+                lines.append(self._object(batch, number, text, text_of is not None))
+            else:
+                lines.append(f"{batch.topic} {batch.sender} {number} ".encode() + text if self._names else text)
         await self._pipe.write(b"\n".join([*lines, b""]))
         self.received += len(payloads)
         return bool(self._count) and self.received >= self._count
+
+    def _text_of(self, schema: str) -> Callable[[bytes], bytes] | None:
+        if schema == BYTES_SCHEMA:
+            return None
+        found = self._types.get(schema)
+        if found is None:
+            found = self._types[schema] = JsonType(schema)
+        return found.decode
+
+    def _object(self, batch: "Batch[bytes]", number: int, text: bytes, is_json: bool) -> bytes:
+        line = _Line(batch.topic, str(batch.sender), number, batch.view, batch.time_ns)
+        if is_json:
+            line.value = msgspec.Raw(text)
+        else:
+            try:
+                line.value = text.decode()
+            except UnicodeDecodeError:
+                line.base64 = text
+        return self._encode(line)
 
     async def finish(self, timeout_s: float | None = None) -> None:
         """Wait until all is printed. Raises `TimeoutError` if that takes longer."""
@@ -106,7 +146,7 @@ class _Printer:
 
     def note(self, missed: MissedMessages) -> None:
         self.missed += missed.count or 0
-        self._notes.print(f"[yellow]missed:[/] {missed}")
+        say(f"missed: {missed}")
 
 
 def _start_of(text: str) -> ReplayStart:
@@ -121,24 +161,31 @@ def _start_of(text: str) -> ReplayStart:
         raise UsageError(f"--replay {text}: must be 'all', an offset, or a time as in 2026-11-15T09:30:00Z") from None
 
 
-async def _print_all(
-    connecting: Connecting, name: str, guarantee: Guarantee, start: ReplayStart | None, printer: _Printer
-) -> None:
+async def _print_all(connecting: Connecting, name: str, start: ReplayStart | None, printer: _Printer) -> None:
     async with connecting as node:
-        if is_pattern(name):
-            async with node.subscribe(name, bytes, guarantee=guarantee) as subscription:
-                await _print_from(node, subscription, printer)
+        if start is None:
+            await joining.say_joined(node, f"waiting for messages of {name}")
+            async with node.subscribe(name) as subscription:
+                await _print_from(node, subscription, subscription.schema_of, printer)
         else:
-            async with await node.enter(name, bytes, guarantee=guarantee, replay=start) as topic:
-                await _print_from(node, topic, printer)
+            found = await find_topic(node, name)
+            if found is None:
+                raise UsageError(f"--replay: there is no topic {name} in domain {node.domain}; `vivum ls` lists them")
+            await joining.say_joined(node, f"waiting for what a recorder has of {name}")
+            kind = kind_of(found)
+            entered = node.enter(name, bytes if kind is None else kind, guarantee=found.guarantee, replay=start)
+            async with await entered as topic:
+                await _print_from(node, topic, lambda _: found.schema, printer)
 
 
-async def _print_from(node: NodeHandle, source: object, printer: _Printer) -> None:
+async def _print_from(
+    node: NodeHandle, source: Subscription[bytes] | Topic[bytes], schema_of: Callable[[str], str], printer: _Printer
+) -> None:
     try:
         while True:
             try:
-                async for batch in source.batches():  # type: ignore[attr-defined]
-                    if await printer.print(batch):
+                async for batch in source.batches():
+                    if await printer.print(batch, schema_of(batch.topic)):
                         await printer.finish()
                         return
                 node.check_open()

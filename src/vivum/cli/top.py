@@ -12,8 +12,8 @@ from rich.text import Text
 
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, write_json
+from vivum.cli.running import run_until_stopped
 from vivum.live.connecting import Connecting
-from vivum.runtime.loop_thread import run_on_loop
 from vivum.wire.directory import LoadReport
 
 TOPICS_SHOWN = 20
@@ -33,7 +33,7 @@ def top(
 ) -> None:
     """Show messages and bytes a second of every node, and of the busiest topics. Ctrl-C ends it."""
     connecting = joining.prepare(domain, interface, seeds, unicast, embedded=False, timeout_s=3.0)
-    run_on_loop(_watch(connecting, interval, count or (1 if as_json else 0), as_json))
+    run_until_stopped(_watch(connecting, interval, count or (1 if as_json else 0), as_json))
 
 
 class _Rates:

@@ -14,6 +14,9 @@ NAME_BYTES_MAX = 255
 
 EVERY_TOPIC = "/**"
 
+OWN_TOPICS = "/vivum"
+"""Topics below are Vivum's own, such as those by which recorders are asked. Lists and patterns leave them out."""
+
 _PART = re.compile(r"[^/*\x00-\x1f\x7f]+")
 _NOTHING = re.compile(r"(?!)")
 

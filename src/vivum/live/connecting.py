@@ -16,11 +16,10 @@ from vivum.live.tracing import begin_trace
 from vivum.runtime.environment import BUFFER_BYTES, current_environment
 from vivum.runtime.lossy import LOSS_MAX
 from vivum.runtime.member_host import HostOptions
+from vivum.runtime.metrics import metrics_place
 from vivum.runtime.polling import POLL_US_MAX
 from vivum.runtime.udp import packed_interface
 from vivum.wire.gate import domain_tag
-
-LOOPBACK = "127.0.0.1"
 
 JOIN_S = 10.0
 """How long `connect` looks for the service and waits to be admitted."""
@@ -38,8 +37,11 @@ POLL_US = 0
 class Connecting:
     """A node that is about to join. Await it, or use it with `async with`."""
 
-    def __init__(self, domain: str, options: HostOptions, timeout_s: float, trace: Path | None) -> None:
+    def __init__(
+        self, domain: str, options: HostOptions, timeout_s: float, trace: Path | None, metrics: Endpoint | None = None
+    ) -> None:
         self._domain = domain
+        self._metrics = metrics
         self._trace = trace
         self._options = options
         self._timeout_s = timeout_s
@@ -54,6 +56,9 @@ class Connecting:
                 trace.close(0)
             raise
         try:
+            if self._metrics is not None:
+                # Before the node joins: a probe may ask whether it is ready.
+                await node.serve_metrics(self._metrics)
             await node.join(self._timeout_s)
         except NoServiceError as error:
             node.close_now()
@@ -93,12 +98,12 @@ class Connecting:
 
 
 def connect(
-    domain: str = "default",
+    domain: str | None = None,
     *,
     name: str | None = None,
-    interface: str = LOOPBACK,
+    interface: str | None = None,
     port: int = 0,
-    seeds: Sequence[str] = (),
+    seeds: Sequence[str] | None = None,
     embedded: bool = True,
     multicast: bool | Literal["probe"] = "probe",
     ttl: int = 1,
@@ -110,9 +115,12 @@ def connect(
     poll_us: int = POLL_US,
     shared_memory: bool = True,
     quorum: Literal["survivors", "majority"] = "survivors",
+    metrics: int | str | None = None,
 ) -> Connecting:
     """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
 
+    Domain, interface and seeds that are not given come from the environment (`VIVUM_DOMAIN`, `VIVUM_INTERFACE`,
+    `VIVUM_SEEDS`) or from `~/.config/vivum.toml`; else they are "default", loopback and none.
     `interface` is the IPv4 address of the network to use; loopback joins the processes of this computer. The domain's
     service is found by a beacon on a multicast channel, or by asking `seeds`, a list of "host:port" of nodes or
     services. If there is none and `embedded` is true, this node carries one; with seeds, only a node whose own
@@ -125,12 +133,20 @@ def connect(
     follow each other within that time. It saves waking the process, and keeps a processor busy meanwhile; 200 suits
     requests and answers on one computer. By default the loop sleeps at once. With `shared_memory`, large frames on
     loopback go through memory that the processes of one user share, instead of the kernel; where that is impossible,
-    they go as datagrams.
+    they go as datagrams. With `metrics`, a port on loopback or "address:port", the node serves Prometheus metrics at
+    `/metrics` and answers probes at `/health` and `/ready`.
     `quorum` decides what the second of two nodes does when the first is gone: "survivors" lets it go on after 2 s. A
     split of two then makes two domains, which become one again when they hear each other. With "majority" it waits.
     From three nodes on, a majority of the replicas of the service must hear each other; `node.is_primary` tells.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
+    environment = current_environment()
+    given = environment.defaults()
+    domain = given.domain if domain is None else domain
+    interface = given.interface if interface is None else interface
+    seeds = given.seeds if seeds is None else seeds
+    if multicast == "probe" and given.unicast:
+        multicast = False
     tag = domain_tag(check_text(domain, "domain"))
     if name and len(check_text(name, "name")) > NODE_NAME_CHARACTERS_MAX:
         raise UsageError(f"the name {name[:20]!r}… has {len(name)} characters, over {NODE_NAME_CHARACTERS_MAX}")
@@ -149,7 +165,6 @@ def connect(
         raise UsageError(f"quorum={quorum!r} is unknown; give 'survivors' or 'majority'")
     if isinstance(seeds, str):
         raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
-    environment = current_environment()
     places = tuple(map(seed_endpoint, seeds))
     wants_multicast = environment.hears_multicast(tag, interface) if multicast == "probe" else multicast
     awaits_network = multicast == "probe" and not (wants_multicast or places or is_loopback(interface))
@@ -178,7 +193,8 @@ def connect(
         awaits_network,
         quorum == "survivors",
     )
-    return Connecting(domain, options, timeout_s, None if trace is None else Path(trace))
+    place = None if metrics is None else metrics_place(metrics)
+    return Connecting(domain, options, timeout_s, None if trace is None else Path(trace), place)
 
 
 def is_loopback(interface: str) -> bool:

@@ -1,4 +1,8 @@
-"""Errors that an application may get from topics."""
+"""Errors that an application may get from topics, and what a reader does where messages are missing."""
+
+import logging
+from collections.abc import Callable
+from typing import Literal
 
 from vivum.core.errors import HostError, UsageError, VivumError
 from vivum.core.ids import Member
@@ -36,3 +40,26 @@ class MissedMessages(VivumError):  # noqa: N818 - reads as what happened
         self.count = count
         self.sender = sender
         self.first = first
+
+
+MissedPolicy = Literal["raise", "log"] | Callable[[MissedMessages], None]
+"""What `on_missed=` takes: raise where messages are missing (the default), log a warning, or call a function.
+
+    topic = await node.enter("/swx/NESN", Quote, on_missed="log")
+    topic = await node.enter("/swx/NESN", Quote, on_missed=lambda told: reload(told.count))
+"""
+
+
+def missed_handler(policy: MissedPolicy) -> Callable[[MissedMessages], None] | None:
+    """Return what is called where messages are missing; None to raise."""
+    if policy == "raise":
+        return None
+    if policy == "log":
+        return _log
+    if not callable(policy):
+        raise UsageError(f"on_missed={policy!r} is unknown; give 'raise', 'log' or a function")
+    return policy
+
+
+def _log(told: MissedMessages) -> None:
+    logging.getLogger("vivum").warning("%s", told)

@@ -16,11 +16,21 @@ from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.core.text import check_text
+from vivum.core.time import MILLISECOND
 from vivum.core.topic_names import check_name, check_pattern, is_pattern
 from vivum.guarantees import DEFAULT, Guarantee, guarantee_of
 from vivum.live.browsing import Browser, NodeInfo, TopicInfo
-from vivum.live.failures import ClosedError, MissedMessages, NoServiceError, TypeMismatch
+from vivum.live.described import JsonType
+from vivum.live.failures import (
+    ClosedError,
+    MissedMessages,
+    MissedPolicy,
+    NoServiceError,
+    TypeMismatch,
+    missed_handler,
+)
 from vivum.live.inbox import Inbox
+from vivum.live.measuring import node_metrics
 from vivum.live.messages import check_fit, codec_of
 from vivum.live.replay.back_copies import ReplayLine
 from vivum.live.replay.catching_up import CatchingUp, ReplayStart
@@ -41,9 +51,11 @@ from vivum.protocols.commands import (
     SendConfirmed,
     SendFailed,
     SlowMembers,
+    Tuning,
 )
 from vivum.protocols.directory.client import AskAnew
 from vivum.runtime.member_host import HostOptions, MemberHost
+from vivum.runtime.metrics import MetricsServer
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
 
 T = TypeVar("T")
@@ -67,6 +79,17 @@ def _disown_all() -> None:
 
 # A hook, so that sending need not compare process ids each time.
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _tuning_of(guarantee: Guarantee, deadline_ms: float | None, repair: tuple[int, int] | None) -> Tuning | None:
+    """Return the wishes for a topic; raises `UsageError` where its guarantee takes none."""
+    if deadline_ms is None and repair is None:
+        return None
+    if not guarantee.is_tunable:
+        raise UsageError(f"deadline_ms= and repair= are for timely topics; this one is {guarantee!r}")
+    if deadline_ms is not None and not deadline_ms >= 0:
+        raise UsageError(f"deadline_ms is {deadline_ms}; expected a number of milliseconds, 0 for none")
+    return Tuning(None if deadline_ms is None else int(deadline_ms * MILLISECOND), repair)
 
 
 async def _all_or_none(work: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -107,6 +130,7 @@ class NodeHandle:
         self._end = "was closed"
         self._trace = trace
         self._replay_line: ReplayLine | None = None
+        self._metrics: MetricsServer | None = None
         self._host = MemberHost(
             options, self._on_delivery, self._on_view, self._on_event, self._progress.set, self._on_failed, trace
         )
@@ -175,7 +199,7 @@ class NodeHandle:
         )
 
     async def topics(self, pattern: str = "/**") -> list[TopicInfo]:
-        """List the topics of the domain that match a pattern, by name."""
+        """List the topics of the domain that match a pattern, by name: `await node.topics("/swx/**")`."""
         self.check_open()
         return await self._browser.topics(check_pattern(check_text(pattern, "pattern")))
 
@@ -187,6 +211,16 @@ class NodeHandle:
     async def loads(self, timeout_s: float = 0.5) -> list[LoadReport]:
         """Ask all nodes of the domain for their load; return the answers that come within this time, by node."""
         return await self._browser.loads(await self.nodes(), timeout_s)
+
+    async def serve_metrics(self, place: Endpoint) -> Endpoint:
+        """Serve Prometheus metrics and probes until the node is closed; return where. `connect(metrics=)` does."""
+        self.check_open()
+        if self._metrics is not None:
+            raise UsageError(f"node {self.name!r} serves metrics already")
+        self._metrics = MetricsServer(
+            lambda: node_metrics(self.statistics(), self.name), lambda: self._life is not None
+        )
+        return await self._metrics.start(place)
 
     # Joining.
 
@@ -225,19 +259,47 @@ class NodeHandle:
         drop_oldest: bool | None = ...,
         slow: SlowMembers = ...,
         replay: ReplayStart | None = ...,
+        deadline_ms: float | None = ...,
+        repair: tuple[int, int] | None = ...,
+        on_missed: MissedPolicy = ...,
     ) -> Topic[T]: ...
+
+    @overload
+    async def enter(
+        self,
+        name: str,
+        kind: JsonType,
+        *,
+        guarantee: Guarantee | str = ...,
+        receive: bool = ...,
+        own: bool = ...,
+        receive_bytes_max: int = ...,
+        drop_oldest: bool | None = ...,
+        slow: SlowMembers = ...,
+        replay: ReplayStart | None = ...,
+        deadline_ms: float | None = ...,
+        repair: tuple[int, int] | None = ...,
+        on_missed: MissedPolicy = ...,
+    ) -> Topic[bytes]: ...
 
     async def enter(self, name: str, kind: Any = bytes, **options: Any) -> Any:
         """Enter a topic, which is created if it does not exist. Returns when this node is in its view.
+
+            quotes = await node.enter("/swx/NESN", Quote, guarantee=vivum.RELIABLE)
 
         `kind` is `bytes` or a `vivum.Message` type, `guarantee` what the topic promises, as an entry
         (`vivum.RELIABLE`) or by name (`"reliable"`); both must fit those with which it was created. With
         `receive=False` the node only sends. With `own=False` the reader does not get the node's own messages. At most
         `receive_bytes_max` bytes wait for the reader; above that, reading raises `MissedMessages`, or with
-        `drop_oldest=True` (the default for best effort) the oldest are dropped and counted. `slow` decides what happens
-        to members that cannot keep up with what this node sends. With `replay` the reader first gets back copies from a
-        recorder: "all" that it has, or those from an offset of its log (int) or from a time (datetime, or seconds since
-        1970 as a float); then the live stream, without gap or duplicate. Raises `NoRecorderError`.
+        `drop_oldest=True` (the default for best effort) the oldest are dropped and counted. `on_missed` decides what
+        happens where messages are missing: "raise" (`MissedMessages`, the default), "log", or a function that is
+        called. `slow` decides what happens to members that cannot keep up with what this node sends. With `replay` the
+        reader first gets back copies from a recorder: "all" that it has, or those from an offset of its log (int) or
+        from a time (datetime, or seconds since 1970 as a float); then the live stream, without gap or duplicate. Raises
+        `NoRecorderError`.
+
+        In a timely topic, `deadline_ms` gives up what is missing for longer, and reports it; `repair=(r, c)` is what
+        this node spends on repairs: of every r frames an XOR goes to c members. The last to enter here decides.
         """
         (topic,) = await self.enter_many([name], kind, **options)
         return topic
@@ -254,22 +316,30 @@ class NodeHandle:
         drop_oldest: bool | None = None,
         slow: SlowMembers = SlowMembers.ISOLATE,
         replay: ReplayStart | None = None,
+        deadline_ms: float | None = None,
+        repair: tuple[int, int] | None = None,
+        on_missed: MissedPolicy = "raise",
     ) -> list[Topic[T]]:
-        """Enter many topics of one type at once. Thousands take little longer than one."""
+        """Enter many topics of one type at once; arguments as for `enter`. Thousands take little longer than one.
+
+        topics = await node.enter_many([f"/swx/{symbol}" for symbol in symbols], Quote, receive=False)
+        """
         wanted = [self._checked_name(name) for name in names]
         promised = guarantee_of(guarantee)
+        tuning = _tuning_of(promised, deadline_ms, repair)
         codec = codec_of(kind)
         drops = not promised.is_gap_free if drop_oldest is None else drop_oldest
+        handler = self._safely(missed_handler(on_missed))
         made: list[Topic[T]] = []
 
         def listen(seat: Seat) -> Listener | None:
-            inbox = Inbox(seat.name, receive_bytes_max, drops, own)
+            inbox = Inbox(seat.name, receive_bytes_max, drops, own, handler)
             catching_up = None if replay is None or not receive else CatchingUp(self, seat, inbox, replay)
             topic = Topic(self, seat, codec, receive=receive, inbox=inbox, catching_up=catching_up)
             made.append(topic)
             return topic.listener
 
-        await self.take_seats(wanted, codec.schema, promised, listen, slow)
+        await self.take_seats(wanted, codec.schema, promised, listen, slow, tuning)
         self._topics |= dict.fromkeys(made)
         try:
             if replay is not None:
@@ -280,25 +350,56 @@ class NodeHandle:
             raise
         return made
 
+    @overload
+    def subscribe(
+        self,
+        pattern: str,
+        *,
+        receive_bytes_max: int = ...,
+        drop_oldest: bool | None = ...,
+        on_missed: MissedPolicy = ...,
+    ) -> Subscription[bytes]: ...
+
+    @overload
     def subscribe(
         self,
         pattern: str,
         kind: type[T],
         *,
-        guarantee: Guarantee | str = DEFAULT,
+        guarantee: Guarantee | str = ...,
+        receive_bytes_max: int = ...,
+        drop_oldest: bool | None = ...,
+        on_missed: MissedPolicy = ...,
+    ) -> Subscription[T]: ...
+
+    def subscribe(
+        self,
+        pattern: str,
+        kind: Any = None,
+        *,
+        guarantee: Guarantee | str | None = None,
         receive_bytes_max: int = RECEIVE_BYTES_MAX,
         drop_oldest: bool | None = None,
-    ) -> Subscription[T]:
+        on_missed: MissedPolicy = "raise",
+    ) -> Subscription[Any]:
         """Receive from all topics that match a pattern (`/swx/*`, `/swx/**`), including those that appear later.
 
-        Topics of another type or guarantee are skipped and counted. Use it with `async with`.
+            async with node.subscribe("/swx/*", Quote) as quotes:
+                async for event in quotes:
+                    print(event.topic, event.value.bid)
+
+        Topics of another type or guarantee are skipped and counted. Without `kind`, topics of every type and guarantee
+        are entered, and values are the encoded bytes (`Subscription.schema_of`). Use it with `async with`.
         """
         self.check_open()
-        promised = guarantee_of(guarantee)
-        drops = not promised.is_gap_free if drop_oldest is None else drop_oldest
-        inbox = Inbox(pattern, receive_bytes_max, drops)
+        if kind is None and guarantee is not None:
+            raise UsageError("guarantee= needs a type; without one, topics of every guarantee are entered")
+        promised = None if kind is None else guarantee_of(guarantee or DEFAULT)
+        drops = drop_oldest if drop_oldest is not None else promised is not None and not promised.is_gap_free
+        inbox = Inbox(pattern, receive_bytes_max, drops, on_missed=self._safely(missed_handler(on_missed)))
         checked = check_pattern(check_text(pattern, "pattern"))
-        subscription = Subscription(self, checked, codec_of(kind), promised, inbox)
+        codec = codec_of(bytes if kind is None else kind)
+        subscription: Subscription[Any] = Subscription(self, checked, codec, promised, inbox)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -317,6 +418,7 @@ class NodeHandle:
         guarantee: Guarantee,
         listen: Callable[[Seat], Listener | None],
         slow: SlowMembers | None = None,
+        tuning: Tuning | None = None,
     ) -> list[Seat]:
         """Take a seat in each topic: find its group, check type and guarantee, listen, and join.
 
@@ -332,7 +434,7 @@ class NodeHandle:
                 taken.append((seat, listener))
                 if listener is not None:
                     seat.listen(listener)
-            await self._join_seats(seats, slow)
+            await self._join_seats(seats, slow, tuning)
         except BaseException:
             for seat, listener in taken:
                 self.give_back(seat, listener)
@@ -382,7 +484,7 @@ class NodeHandle:
         if self._trace is not None:
             self._trace.on_topic(seat.name, seat.group, guarantee)
 
-    async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None) -> None:
+    async def _join_seats(self, seats: Sequence[Seat], slow: SlowMembers | None, tuning: Tuning | None = None) -> None:
         """Join the groups of these seats, and wait until the node is in the view of each."""
         await self._end_former_stays(seats)
         wanted = self._host.client.wanted_groups
@@ -391,6 +493,8 @@ class NodeHandle:
             changes = slow is not None and slow is not seat.slow
             if changes and slow is not None:
                 seat.slow = slow
+            if tuning is not None and tuning != seat.tuning:
+                seat.tuning, changes = tuning, True
             if changes or seat.group not in wanted:
                 joins.append(seat.join_command())
         self._host.submit_all(joins)
@@ -652,6 +756,9 @@ class NodeHandle:
         except Exception as error:
             self._loop.call_exception_handler({"message": "a callback of a topic raised", "exception": error})
 
+    def _safely(self, handler: Callable[[MissedMessages], None] | None) -> Callable[[MissedMessages], None] | None:
+        return None if handler is None else lambda told: self.call_safely(handler, told)
+
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
             self.check_open()
@@ -705,6 +812,8 @@ class NodeHandle:
         for each in [*self._subscriptions, *self._topics]:
             each.let_go()
         self._browser.close()
+        if self._metrics is not None:
+            self._metrics.close()
         for task in self._tasks:
             task.cancel()
         self._progress.set()

@@ -5,11 +5,15 @@ are not kept, and reading raises `MissedMessages` with their number at the place
 the newest are kept, and the dropped ones counted (`statistics`). The size is an estimate: only three messages of a
 long run are measured.
 
+What happens where messages are missing is one of three policies, `on_missed`, applied here and nowhere else: reading
+raises `MissedMessages`, or it is logged, or a function is called, and reading goes on.
+
 Invariants: `size` is the sum of the sizes in the queue. At the limit no two errors follow each other.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -73,13 +77,24 @@ class Inbox:
         "bytes_max",
         "closed",
         "missed",
+        "on_missed",
         "size",
         "wants_own",
         "wants_views",
     )
 
-    def __init__(self, topic: str, bytes_max: int, drops_oldest: bool, wants_own: bool = True) -> None:
+    def __init__(
+        self,
+        topic: str,
+        bytes_max: int,
+        drops_oldest: bool,
+        wants_own: bool = True,
+        on_missed: Callable[[MissedMessages], None] | None = None,
+    ) -> None:
         self.wants_own = wants_own
+        self.on_missed = on_missed
+        """Called, when the reader comes there, with what would be raised; None to raise it."""
+
         self.wants_views = False
         self._topic = topic
         self.bytes_max = bytes_max
@@ -201,15 +216,17 @@ class Inbox:
     def take(self) -> Delivery | TopicView | None:
         """Return the next delivery or view, or None; raise `MissedMessages` where messages are missing."""
         items = self._items
-        if not isinstance(items, deque) or not items:
-            return None
-        size, item = items.popleft()
-        self.size -= size
-        if self._room is not None:
-            self._room.set()
-        if isinstance(item, MissedMessages):
-            raise item
-        return item
+        while isinstance(items, deque) and items:
+            size, item = items.popleft()
+            self.size -= size
+            if self._room is not None:
+                self._room.set()
+            if not isinstance(item, MissedMessages):
+                return item
+            if self.on_missed is None:
+                raise item
+            self.on_missed(item)
+        return None
 
     async def wait(self) -> bool:
         """Wait until something is queued; return False if the inbox is closed and empty."""

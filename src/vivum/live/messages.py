@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from vivum.core.errors import LimitError, UsageError
+from vivum.live.described import JsonType
 from vivum.live.failures import TypeMismatch
 from vivum.wire.directory import SCHEMA_CHARACTERS_MAX
 from vivum.wire.schema import (
@@ -37,6 +38,10 @@ T = TypeVar("T")
 
 class Message(msgspec.Struct, array_like=True, gc=False):
     """Base of the types of topics: a msgspec struct, sent as an array in msgpack.
+
+        class Quote(vivum.Message):
+            symbol: str
+            bid: float = 0.0  # fields with defaults may be added later
 
     Values must not contain themselves: for speed, the garbage collector ignores messages.
     """
@@ -64,8 +69,10 @@ class Codec(Generic[T]):
     is_raw: bool
 
 
-def codec_of(kind: type[T]) -> Codec[T]:
+def codec_of(kind: type[T] | JsonType) -> Codec[T]:
     """Make the codec of a type, or raise a `UsageError` if values of it cannot travel."""
+    if isinstance(kind, JsonType):
+        return Codec(kind.schema, kind.encode, kind.decode, False)  # type: ignore[arg-type]
     if kind is bytes:
         return Codec(BYTES_SCHEMA, _checked, _kept, True)
     if not (isinstance(kind, type) and issubclass(kind, Message)):

@@ -21,7 +21,7 @@ from vivum.guarantees import Guarantee
 from vivum.live.done import DONE
 from vivum.live.event import TopicView
 from vivum.live.failures import ClosedError, MissedMessages, SendFailedError
-from vivum.protocols.commands import JoinGroup, MessagesLeftOut, SendFailed, SendMessages, SlowMembers
+from vivum.protocols.commands import JoinGroup, MessagesLeftOut, SendFailed, SendMessages, SlowMembers, Tuning
 from vivum.protocols.layer import Layer
 from vivum.runtime.member_host import MemberHost
 from vivum.wire.codec import PackedRun
@@ -151,6 +151,7 @@ class Seat:
         "settled",
         "slow",
         "stable",
+        "tuning",
         "unreadable",
         "view",
         "watchers",
@@ -163,6 +164,7 @@ class Seat:
         self.guarantee = guarantee
         self.layers: tuple[Layer, ...] = guarantee.make_layers()
         self.slow = SlowMembers.ISOLATE
+        self.tuning: Tuning | None = None
         # A listener wants messages uncut: the group is joined with `packed`.
         self.packs = False
         self.holders = 0
@@ -219,7 +221,9 @@ class Seat:
     def join_command(self) -> JoinGroup:
         """Make the command that enters the topic's group with its guarantee."""
         guarantee = self.guarantee
-        return JoinGroup(self.group, NO_CHANNEL, (), self.slow, self.packs, guarantee.transport, self.layers)
+        return JoinGroup(
+            self.group, NO_CHANNEL, (), self.slow, self.packs, guarantee.transport, self.layers, self.tuning
+        )
 
     # Sending.
 

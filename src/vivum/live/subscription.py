@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vivum.core.errors import VivumError
 from vivum.core.ids import GroupId
-from vivum.guarantees import Guarantee
+from vivum.core.topic_names import OWN_TOPICS
+from vivum.guarantees import GUARANTEES, Guarantee, guarantee_of
 from vivum.live.event import Batch, TopicEvent
 from vivum.live.failures import ClosedError, TypeMismatch
 from vivum.live.inbox import Inbox
@@ -16,6 +17,7 @@ from vivum.live.reader import Batches, Reader
 from vivum.live.seat import Seat
 from vivum.live.taking import Events
 from vivum.wire.directory import TopicRecord
+from vivum.wire.schema import BYTES_SCHEMA
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
@@ -26,7 +28,10 @@ T = TypeVar("T")
 class Subscription(Generic[T]):
     """Receives from many topics. Made by `NodeHandle.subscribe`; begins with `async with`, and ends with it."""
 
-    def __init__(self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee, inbox: Inbox) -> None:
+    def __init__(
+        self, node: "NodeHandle", pattern: str, codec: Codec[T], guarantee: Guarantee | None, inbox: Inbox
+    ) -> None:
+        """Prepare. `guarantee` is None for topics of every type and guarantee; then the codec is that of bytes."""
         self.pattern = pattern
         self.passed_over: dict[str, str] = {}
         """Matching topics that were not entered, and why."""
@@ -37,6 +42,7 @@ class Subscription(Generic[T]):
         self._inbox = inbox
         self._reader: Reader = Reader(inbox, codec, self)
         self._seats: dict[str, Seat] = {}
+        self._schemas: dict[str, str] = {}
         # Names of topics that were left, for messages of theirs that can still be read.
         self._left: dict[GroupId, str] = {}
         self._watch: int | None = None
@@ -80,16 +86,28 @@ class Subscription(Generic[T]):
             fitting = [name for name, each in named.items() if name not in self._seats and self._fits(each)]
             if not fitting:
                 continue
-            try:
-                seats = await self._node.take_seats(fitting, self._codec.schema, self._guarantee, lambda _: self._inbox)
-                self._seats |= {seat.name: seat for seat in seats}
-            except ClosedError:
-                return
-            except VivumError as error:
-                self.passed_over |= dict.fromkeys(fitting, str(error))
-            self._has_entered.set()
+            alike: dict[tuple[str, Guarantee], list[str]] = {}
+            for name in fitting:
+                if self._guarantee is None:
+                    kind = named[name].schema, guarantee_of(named[name].guarantee)
+                else:
+                    kind = self._codec.schema, self._guarantee
+                alike.setdefault(kind, []).append(name)
+            for (schema, guarantee), names in alike.items():
+                # Before messages can come: a reader may want to know the type of the first.
+                self._schemas |= dict.fromkeys(names, schema)
+                try:
+                    seats = await self._node.take_seats(names, schema, guarantee, lambda _: self._inbox)
+                    self._seats |= {seat.name: seat for seat in seats}
+                except ClosedError:
+                    return
+                except VivumError as error:
+                    self.passed_over |= dict.fromkeys(names, str(error))
+                self._has_entered.set()
 
     def _fits(self, record: TopicRecord) -> bool:
+        if self._guarantee is None:
+            return self._takes_any(record)
         try:
             if record.guarantee != self._guarantee.name:
                 raise TypeMismatch(f"topic {record.name} has the guarantee {record.guarantee!r}")
@@ -98,6 +116,17 @@ class Subscription(Generic[T]):
             self.passed_over[record.name] = str(error)
             return False
         return True
+
+    def _takes_any(self, record: TopicRecord) -> bool:
+        if record.guarantee not in GUARANTEES:
+            self.passed_over[record.name] = f"topic {record.name} has the unknown guarantee {record.guarantee!r}"
+            return False
+        # Lines of Vivum's own, such as those of recorders, only for those who ask for them.
+        return not record.name.startswith(f"{OWN_TOPICS}/") or self.pattern.startswith(f"{OWN_TOPICS}/")
+
+    def schema_of(self, topic: str) -> str:
+        """Return the description of a topic's type; that of bytes for a topic which was never entered."""
+        return self._schemas.get(topic, BYTES_SCHEMA)
 
     async def wait_for_topics(self, count: int) -> tuple[str, ...]:
         """Wait until at least `count` topics are entered; return their names."""

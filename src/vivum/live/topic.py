@@ -169,7 +169,7 @@ class Topic(Generic[T]):
         return self._seat.try_send_one(self._encode(value))
 
     async def send_many(self, values: Sequence[T]) -> None:
-        """Send a list of messages, all or none. For high rates.
+        """Send a list of messages, all or none: `await topic.send_many([a, b, c])`. For high rates.
 
         The list itself is kept, so do not change it afterwards.
         """
@@ -219,6 +219,10 @@ class Topic(Generic[T]):
     def with_views(self) -> AsyncIterator[TopicEvent[T] | TopicView]:
         """Iterate over messages and views in the order in which this node delivers them.
 
+            async for item in topic.with_views():
+                if isinstance(item, vivum.TopicView):
+                    print("members", item.members, "left", item.left)
+
         The first call begins with the present view, a later one goes on where the reader is. No message comes before
         the view in which it was sent. With `RELIABLE` a late message of an older view may come after a newer view: look
         at `TopicEvent.view`.
@@ -255,8 +259,9 @@ class Topic(Generic[T]):
     ) -> None:
         """Call back for every message, including those that wait already. From now on nothing is queued.
 
-        `missed` is called where messages are missing; without it the loop's exception handler is called, as it is for
-        what a callback raises. Callbacks run inside the event loop: they must be short.
+        `missed` is called where messages are missing; without it what `on_missed=` of `enter` says is done, or the
+        loop's exception handler is called, as it is for what a callback raises. Callbacks run inside the event loop:
+        they must be short.
         """
         reader = self._reader
 
@@ -275,8 +280,8 @@ class Topic(Generic[T]):
 
     def _divert(self, deliver: Callable[[Delivery], None], missed: Callable[[MissedMessages], None] | None) -> None:
         self._must_receive()
-        tell = _raised if missed is None else missed
         inbox = self._reader.inbox
+        tell = missed or inbox.on_missed or _raised
         self._listen_by(_Callback(deliver, lambda told: self._node.call_safely(tell, told), inbox.wants_own))
         rest = self._reader.taker.take_rest()
         if rest is not None:
@@ -306,7 +311,10 @@ class Topic(Generic[T]):
             seat.watchers = tuple(each for each in seat.watchers if each is not waiting)
 
     async def wait_for_members(self, count: int) -> tuple[Member, ...]:
-        """Wait until the view has at least `count` members, this node included; return them."""
+        """Wait until the view has at least `count` members, this node included; return them, oldest first.
+
+        members = await topic.wait_for_members(2)
+        """
         while len(self.members) < count:
             self._node.check_open()
             if self._is_left:

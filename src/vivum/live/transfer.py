@@ -81,8 +81,17 @@ class FileReceived:
 class FileSender:
     """Sends one file to a number of receivers."""
 
-    def __init__(self, topic: Topic[FileMessage], path: Path, digest: str, receivers: int) -> None:
+    def __init__(
+        self,
+        topic: Topic[FileMessage],
+        path: Path,
+        digest: str,
+        receivers: int,
+        waiting: Callable[[int], None] | None = None,
+    ) -> None:
         self._topic = topic
+        self._waiting = waiting
+        self._told = -1
         self._path = path
         self._receivers = receivers
         self._size = path.stat().st_size
@@ -145,7 +154,10 @@ class FileSender:
 
     async def _wait_for_wants(self) -> None:
         """Offer the file until the expected number of receivers have answered."""
-        while len(self._wants) + self._answered < self._receivers:
+        while (answered := len(self._wants) + self._answered) < self._receivers:
+            if self._waiting is not None and answered != self._told:
+                self._told = answered
+                self._waiting(answered)
             await self._topic.send(self._say("offer"))
             self._changed.clear()
             try:
@@ -196,9 +208,17 @@ class FileSender:
 
 
 async def send_file(
-    node: NodeHandle, topic: str, path: Path, receivers: int, progress: Progress, digest_progress: Progress
+    node: NodeHandle,
+    topic: str,
+    path: Path,
+    receivers: int,
+    progress: Progress,
+    digest_progress: Progress,
+    waiting: Callable[[int], None] | None = None,
 ) -> FileSent:
     """Send a file to a number of receivers, which may join while it runs; return when all have it.
+
+    `waiting` is told how many have answered, when it begins to wait for more and whenever the number changes.
 
     Raises `HostError` if all have answered, and some of them cannot take it.
     """
@@ -207,7 +227,7 @@ async def send_file(
     with path.open("rb", buffering=0) as file:
         digest = await asyncio.to_thread(digest_of, file.fileno(), digest_progress)
     async with await node.enter(topic, FileMessage, own=False) as entered:
-        return await FileSender(entered, path, digest, receivers).run(progress)
+        return await FileSender(entered, path, digest, receivers, waiting).run(progress)
 
 
 class FileReceiver:

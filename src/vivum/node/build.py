@@ -24,6 +24,8 @@ from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
 from vivum.protocols.reference.settings import ReferenceSettings
+from vivum.protocols.ricochet.machine import TimelyMachine
+from vivum.protocols.ricochet.settings import TimelySettings
 from vivum.wire.gate import Gate, domain_tag
 
 T = TypeVar("T")
@@ -43,6 +45,9 @@ class ProtocolEntry:
 
     transport: str = ""
     """The transport of its groups, where a guarantee has it."""
+
+    joins_with: str = ""
+    """The transport that groups are joined with; the node's default if empty."""
 
     def make_settings(self, values: Mapping[str, Any]) -> Any:
         """Make the protocol's settings from a table; raises `UsageError` that names the wrong one."""
@@ -82,13 +87,36 @@ def _make_qsm_node(
     rng: Random,
     trace: Tracer | None,
 ) -> Node:
+    return _make_member(member, endpoints, settings, rng, trace)
+
+
+def _make_timely_node(
+    member: Member,
+    endpoints: Mapping[NodeId, Endpoint],
+    settings: TimelySettings,
+    rng: Random,
+    trace: Tracer | None,
+) -> Node:
+    return _make_member(
+        member, endpoints, QsmSettings(frame_bytes_max=settings.frame_bytes_max), rng, trace, timely=settings
+    )
+
+
+def _make_member(
+    member: Member,
+    endpoints: Mapping[NodeId, Endpoint],
+    settings: QsmSettings,
+    rng: Random,
+    trace: Tracer | None,
+    timely: TimelySettings | None = None,
+) -> Node:
     # The service takes every start of the process for a new life, and numbers it itself.
     name = f"node {member.node}, start {member.incarnation}"
     # If the first service is gone, any node can tell where its successor is.
     services = [endpoints[SERVICE_NODE], *(each for node, each in endpoints.items() if node != SERVICE_NODE)]
     endpoint = endpoints[member.node]
     return compose_member_without_discovery(
-        name, domain_tag("sim"), endpoint, rng, settings, services, wanted=member.node, trace=trace
+        name, domain_tag("sim"), endpoint, rng, settings, services, wanted=member.node, trace=trace, timely=timely
     )
 
 
@@ -106,5 +134,13 @@ PROTOCOLS: dict[str, ProtocolEntry] = {
         "Regions of overlap, token rings, repair from caches",
         _make_service_node,
         transport=QsmMachine.transport,
+    ),
+    "ricochet": ProtocolEntry(
+        TimelySettings,
+        _make_timely_node,
+        "Timely: each message once, XORs between receivers, then NAKs to the sender",
+        _make_service_node,
+        transport=TimelyMachine.transport,
+        joins_with=TimelyMachine.transport,
     ),
 }

@@ -24,6 +24,8 @@ from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
+from vivum.protocols.ricochet.machine import TimelyMachine
+from vivum.protocols.ricochet.settings import TimelySettings
 from vivum.protocols.survey.machine import Surveyor
 from vivum.protocols.unrepaired.machine import UnrepairedMachine, UnrepairedSettings
 from vivum.wire.codec import FrameBuilder
@@ -62,6 +64,7 @@ class _Member:
         wanted: NodeId,
         trace: Tracer | None,
         builder: FrameBuilder | None,
+        timely: TimelySettings | None = None,
         *,
         survives: bool = True,
     ) -> None:
@@ -73,6 +76,15 @@ class _Member:
         self.qsm = QsmMachine(self.client, self.gate, settings, limits, builder=builder)
         once = UnrepairedSettings(frame_bytes_max=settings.frame_bytes_max)
         self.unrepaired = UnrepairedMachine(self.client, self.gate, once, limits, multicast=settings.multicast)
+        self.timely = TimelyMachine(
+            self.client,
+            self.gate,
+            rng,
+            timely or TimelySettings(frame_bytes_max=settings.frame_bytes_max),
+            limits,
+            multicast=settings.multicast,
+            spread=self.qsm.spread_channel_of,
+        )
         self.role = ServiceRole(self.gate, endpoint, rng, self.client, survives=survives)
         self.surveyor = Surveyor(self.gate)
 
@@ -82,6 +94,7 @@ class _Member:
         machines: list[ProtocolMachine] = [
             qsm,
             self.unrepaired,
+            self.timely,
             membership,
             DirectoryClient(
                 lambda: client.service_endpoint, lambda: client.member, lambda: (client.history, client.term), gate
@@ -105,12 +118,15 @@ def compose_member(
     *,
     trace: Tracer | None = None,
     builder: FrameBuilder | None = None,
+    timely: TimelySettings | None = None,
 ) -> MemberParts:
     """Make a node that finds or carries its service, joins the domain, and uses topics of all guarantees.
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, survives=way_in.survives)
+    member = _Member(
+        name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, timely, survives=way_in.survives
+    )
     gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
     client = member.client
     finder = Finder(
@@ -145,12 +161,13 @@ def compose_member_without_discovery(
     *,
     wanted: NodeId,
     trace: Tracer | None = None,
+    timely: TimelySettings | None = None,
 ) -> Node:
     """Make the same node without discovery: one of `services` has the service, or knows where it is.
 
     It joins at once and asks for the id `wanted`. It leads the service only as one of its replicas.
     """
-    member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None)
+    member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None, timely)
     return member.node(member.role)
 
 

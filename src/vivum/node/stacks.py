@@ -17,7 +17,7 @@ from vivum.core.ids import Endpoint, GroupId
 from vivum.core.machine import Command, Datagram, Effect, InstallView
 from vivum.core.ranges import RangeSet
 from vivum.protocols.commands import GroupsLeft, JoinGroup, LifeEnded
-from vivum.protocols.contract import ProtocolMachine
+from vivum.protocols.contract import ProtocolMachine, TakesTuning
 from vivum.protocols.layer import Below, Layer
 from vivum.wire.codec import Frame
 
@@ -66,12 +66,18 @@ class Stacks:
     def join(self, command: JoinGroup) -> None:
         """Note the stack that a group was entered with."""
         if not command.transport:
+            if command.tuning is not None:
+                raise UsageError(f"the default transport takes no wishes for single groups: {command.tuning}")
             return
         transport = self._transports.get(command.transport)
         if transport is None:
             known = ", ".join(sorted(self._transports)) or "none"
             raise UsageError(f"this node has no transport {command.transport!r}; it has {known}")
         group = command.group
+        if isinstance(transport, TakesTuning):
+            transport.tune(group, command.tuning)
+        elif command.tuning is not None:
+            raise UsageError(f"transport {command.transport!r} takes no wishes for single groups: {command.tuning}")
         self._leaving.discard(group)
         known_stack = self._by_group.get(group)
         if known_stack is not None and known_stack.layers == command.layers:

@@ -64,6 +64,14 @@ class Counters:
     repair_bytes_sent: int = _counter("bytes", "Bytes of those, for each place that they were sent to")
     repairs_received: int = _counter("frames", "Such frames that filled a gap here")
     repairs_wasted: int = _counter("frames", "Such frames that were not needed any more when they came")
+    # Lateral error correction.
+    lateral_sent: int = _counter("frames", "XORs of received frames sent to other receivers")
+    lateral_bytes_sent: int = _counter("bytes", "Bytes of those")
+    lateral_received: int = _counter("frames", "Such XORs by others")
+    lateral_rebuilt: int = _counter("frames", "Data frames rebuilt from them, verified by their checksum")
+    lateral_kept: int = _counter("frames", "Such XORs that lacked several frames and were kept until others came")
+    lateral_wasted: int = _counter("frames", "Such XORs of which no frame was missing, or that came to nothing")
+    lateral_refused: int = _counter("frames", "Such XORs whose result failed its checksum, or was not what they named")
     members_dropped: int = _counter("members", "Members that stayed silent too long and are no longer waited for")
 
     def as_dict(self) -> dict[str, int]:

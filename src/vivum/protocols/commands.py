@@ -26,6 +26,17 @@ class SlowMembers(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Tuning:
+    """What a node wishes for one group, of a transport that takes such wishes. None: as the node's settings say."""
+
+    deadline_ns: int | None = None
+    """After this time what is missing is given up and reported as lost; 0: never."""
+
+    repair: tuple[int, int] | None = None
+    """The (r, c) of lateral repair: of every r frames an XOR goes to c members."""
+
+
+@dataclass(frozen=True, slots=True)
 class JoinGroup(Command):
     """Take part in a group. A protocol without a membership service is told beforehand where and with whom.
 
@@ -41,6 +52,7 @@ class JoinGroup(Command):
     packed: bool = False
     transport: str = ""
     layers: tuple["Layer", ...] = ()
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True, slots=True)

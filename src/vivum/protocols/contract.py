@@ -10,6 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from vivum.core.ids import Endpoint, GroupId, ViewNumber
 from vivum.core.machine import Command, Datagram, Effect
+from vivum.protocols.commands import Tuning
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 
@@ -101,6 +102,15 @@ class SendsNow(Protocol):
 
     def send_now(self, now_ns: int, command: Command) -> list[Datagram]:
         """Take one of `commands`; return frames of it that can leave before all else."""
+        ...
+
+
+@runtime_checkable
+class TakesTuning(Protocol):
+    """A transport that takes wishes for single groups."""
+
+    def tune(self, group: GroupId, tuning: Tuning | None) -> None:
+        """Take the wishes for a group, or none. Raises `UsageError` for those that cannot be; then nothing changed."""
         ...
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from vivum.core.ids import Endpoint
 from vivum.observe.trace import TraceRecord
+from vivum.runtime.defaults import Defaults, read_defaults
 from vivum.runtime.heap import HeapReserve
 from vivum.runtime.interfaces import PROBES, hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
@@ -109,6 +110,10 @@ class Environment(Protocol):
         """Make a name for a node that has none, different in every start of a program."""
         ...
 
+    def defaults(self) -> Defaults:
+        """Return what stands for arguments of `connect` that were not given."""
+        ...
+
     def trace_sink(self, domain: str) -> TraceSink | None:
         """Return a sink for a new node's trace, besides the one that its program asks for; None for no other."""
         ...
@@ -174,6 +179,10 @@ class ThisComputer:
     def default_name(self) -> str:
         """Join host name, process id, and a random part."""
         return f"{socket.gethostname()[:100]}/{os.getpid()}/{secrets.token_hex(4)}"
+
+    def defaults(self) -> Defaults:
+        """Return those of the user's environment variables and file."""
+        return read_defaults()
 
     def trace_sink(self, domain: str) -> TraceSink | None:  # noqa: ARG002
         """Return None: only the program decides whether it is traced."""

@@ -10,8 +10,10 @@ from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint
 from vivum.core.limits import Limits
 from vivum.core.machine import Delivery, Event, InstallView
+from vivum.observe.counters import counter_list
 from vivum.runtime.environment import BUFFER_BYTES, current_environment
 from vivum.runtime.member_host import HostOptions, MemberHost
+from vivum.runtime.metrics import Metric, metrics_text
 
 
 class ServiceHost:
@@ -62,6 +64,25 @@ class ServiceHost:
         """The number of other nodes in the domain, as far as this one knows: exactly, where it leads."""
         info = self._host.service_info
         return 0 if info is None else max(0, info.lives - 1)
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether a leader of the service is heard."""
+        return self._host.is_primary
+
+    def metrics(self, domain: str) -> str:
+        """Write the service's metrics as Prometheus reads them."""
+        counted = self._host.counters.as_dict()
+        metrics = [
+            Metric("up", "1 while the service runs", 1),
+            Metric("nodes", "Other nodes in the domain", self.nodes),
+            Metric("primary", "1 while a leader of the service is heard", int(self._host.is_primary)),
+        ]
+        metrics += [
+            Metric(f"{name}_total", f"{meaning} ({unit})", counted[name], is_counter=True)
+            for name, unit, meaning in counter_list()
+        ]
+        return metrics_text(metrics, {"domain": domain, "node": "service"})
 
     async def close(self, leave_s: float) -> None:
         """Hand over what it leads, leave, and stop. May be called again."""

@@ -20,7 +20,7 @@ import msgspec
 from vivum.core.errors import UsageError
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.guarantees import bare_guarantee
+from vivum.guarantees import Guarantee, bare_guarantee
 from vivum.node.build import PROTOCOLS
 from vivum.sim.scenario import (
     Bandwidth,
@@ -105,6 +105,9 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     thirds of the worlds groups of several regions go the hybrid way, in half of those on one channel for all.
     """
     rng = RandomSource(seed).fork("swarm", "members")
+    entry = bare_guarantee(PROTOCOLS[scenario.protocol].transport)
+    if scenario.protocol != "qsm":
+        return _make_harder_timely(seed, rng, scenario, entry)
     spread = RandomSource(seed).fork("swarm", "spread")
     spread_settings = {
         "spread_channels": spread.choice([0, 1, 256]),
@@ -113,8 +116,6 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
     }
     network = scenario.network
     changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
-    # Groups of bare protocols have no names: they promise what the entry of their transport does.
-    entry = bare_guarantee(PROTOCOLS[scenario.protocol].transport)
     harder = msgspec.structs.replace(
         scenario,
         checkers=(*entry.promises, "bounded_queues", *entry.liveness, *BOUNDS),
@@ -133,6 +134,42 @@ def _make_harder(seed: int, scenario: Scenario) -> Scenario:
         groups=msgspec.structs.replace(
             harder.groups, slow=rng.choice(["isolate", "isolate", "isolate", "wait", "drop"])
         ),
+    )
+    return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
+
+
+def _make_harder_timely(seed: int, rng: RandomSource, scenario: Scenario, entry: Guarantee) -> Scenario:
+    """The same for lateral error correction: more loss, joins and leaves, and (r, c), stride and time-outs drawn.
+
+    In a quarter of the worlds what is missing is given up after a deadline; only in the others a message may not be
+    lost while its sender lives.
+    """
+    draw = RandomSource(seed).fork("swarm", "timely")
+    changes = tuple(_make_up_change(rng, scenario) for _ in range(rng.choice([0, 0, 1, 2, 4])))
+    deadline_ns = draw.choice([0, 0, 0, 200 * MILLISECOND])
+    network = scenario.network
+    harder = msgspec.structs.replace(
+        scenario,
+        # Groups of bare protocols have no names: they promise what the entry of their transport does.
+        checkers=(
+            *entry.promises,
+            "bounded_queues",
+            *entry.liveness,
+            *(() if deadline_ns else ("lost_with_sender", *BOUNDS)),
+        ),
+        settings={
+            **scenario.settings,
+            "repair_frames": draw.choice([1, 2, 8, 16]),
+            "repair_copies": draw.choice([0, 1, 5, 5]),
+            "stride": draw.choice([1, 3, 20]),
+            "nak_ns": draw.choice([5 * MILLISECOND, 60 * MILLISECOND]),
+            "history_frames": draw.choice([8, 4096]),
+            "repairs_kept_max": draw.choice([0, 2, 256]),
+            "wanted_recovery": draw.choice([0.0, 0.95]),
+            "deadline_ns": deadline_ns,
+        },
+        network=msgspec.structs.replace(network, loss=rng.choice([network.loss, network.loss, 0.1, 0.2])),
+        faults=scenario.faults + changes,
     )
     return _without_its_service(rng, harder) if rng.random() < 0.25 else harder
 

@@ -106,8 +106,10 @@ class World:
         # One set for all groups with the same members: thousands of groups must not cost thousands of sets a node.
         distinct = {members: frozenset(members) for members in self.groups.values()}
         slow = SlowMembers[groups.slow.upper()]
+        transport = PROTOCOLS[scenario.protocol].joins_with
         self._joins = {
-            group: JoinGroup(group, Channel(group), distinct[each], slow) for group, each in self.groups.items()
+            group: JoinGroup(group, Channel(group), distinct[each], slow, transport=transport)
+            for group, each in self.groups.items()
         }
         self._groups_of: dict[NodeId, list[GroupId]] = {node: [] for node in node_ids}
         for group, members in self.groups.items():

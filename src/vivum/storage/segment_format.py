@@ -23,7 +23,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from vivum.core.errors import UsageError
+from vivum.core.extras import missing_library
 from vivum.storage.errors import CorruptLogError
 from vivum.storage.trace_schema import arrow
 
@@ -141,7 +141,7 @@ def _checksum(body: Any) -> int:
     try:
         from xxhash import xxh3_64_intdigest
     except ImportError as error:
-        raise UsageError("logs need xxhash; install it with: pip install 'vivum[spark]'") from error
+        raise missing_library(error, "logs need") or error from error
     return int(xxh3_64_intdigest(body))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from vivum.core.errors import UsageError
+from vivum.core.extras import missing_library
 from vivum.observe.trace import RECORD_TYPES, Record
 
 POSITION = "position"
@@ -40,7 +40,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise UsageError("traces and logs need pyarrow; install it with: pip install 'vivum[spark]'") from error
+        raise missing_library(error, "traces and logs need") or error from error
     return pyarrow
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vivum.core.errors import HostError, VivumError
 from vivum.core.ids import Endpoint
+from vivum.runtime.defaults import Defaults
 from vivum.runtime.environment import BUFFER_BYTES, TraceSink, set_environment
 from vivum.testing.link import SimulatedPort
 from vivum.testing.loop import PROCESS, VirtualTask
@@ -260,6 +261,10 @@ class Process:
         """Name a node after its process."""
         self._names += 1
         return f"{self.label}/{self._names}"
+
+    def defaults(self) -> Defaults:
+        """Return Vivum's own: a simulated computer does not know this one's environment."""
+        return Defaults()
 
     def trace_sink(self, domain: str) -> TraceSink:
         """Return where the world's checkers read."""

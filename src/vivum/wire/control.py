@@ -57,6 +57,7 @@ from vivum.wire.membership import (
 )
 from vivum.wire.rings import TokenReceipt
 from vivum.wire.service_log import ServiceStatus
+from vivum.wire.timely import LateralRepair, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
 # Tags are unique over all kinds and never change their meaning.
@@ -112,6 +113,8 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.SURVEY: (LoadQuery, LoadReport, SendingQuery, SendingReport),
     Kind.CONSENSUS: (VoteRequest, Vote, LeaderHeartbeat, HeartbeatReply, AppendReply, SnapshotReply, TimeoutNow),
     Kind.ENTRIES: (AppendEntries, InstallSnapshot),
+    Kind.LATERAL: (LateralRepair,),
+    Kind.GROUP_WORD: (TimelyNak, TimelyProgress, TimelyReport),
 }
 """Which types a kind of frame may carry."""
 

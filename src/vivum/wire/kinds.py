@@ -25,6 +25,9 @@ class Kind(IntEnum):
     SURVEY = 24
     CONSENSUS = 25
     ENTRIES = 26
+    GROUP_DATA = 40
+    LATERAL = 41
+    GROUP_WORD = 42
 
 
 class KindInfo(NamedTuple):
@@ -56,6 +59,11 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
     Kind.CONSENSUS: KindInfo(Priority.CONTROL, False, "Between replicas of a log: votes, heartbeats, acknowledgements"),
     Kind.ENTRIES: KindInfo(Priority.DATA, False, "From the leader of a replicated log: its entries, its snapshots"),
+    Kind.GROUP_DATA: KindInfo(Priority.DATA, True, "New messages of one group, numbered by sender and group"),
+    Kind.LATERAL: KindInfo(Priority.REPAIR, False, "From receiver to receiver: the XOR of frames that it names"),
+    Kind.GROUP_WORD: KindInfo(
+        Priority.CONTROL, False, "Between senders and receivers of streams by group: reports, progress, requests"
+    ),
 }
 
 # Both tables are indexed by the kind byte of an unchecked datagram, so they cover all 256 values.

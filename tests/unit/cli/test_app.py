@@ -1,4 +1,5 @@
 import importlib
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -57,3 +58,12 @@ def test_the_list_of_commands_is_shown_without_importing_any_of_them():
     ours = {name for name in imported if name.startswith("vivum.") and not name.startswith("vivum.core")}
     assert ours == {"vivum.cli", "vivum.cli.app", "vivum.cli.conventions"}
     assert not imported & {"asyncio", "multiprocessing", "pyarrow", "pyspark", "nicegui"}
+
+
+@pytest.mark.parametrize(("words", "found"), [("vivum su", "sub"), ("vivum sub --na", "--names")])
+def test_a_shell_completes_commands_and_their_options(words, found):
+    environment = os.environ | {"_VIVUM_COMPLETE": "complete_bash", "COMP_WORDS": words}
+    environment["COMP_CWORD"] = str(len(words.split()) - 1)
+    code = "import sys; from vivum.cli import main; sys.argv[0] = 'vivum'; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert found in done.stdout.split()

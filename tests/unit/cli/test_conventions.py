@@ -1,14 +1,17 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import typer
 
-from vivum.cli.conventions import Failed, JsonOption, command_group, console, run, write_json
-from vivum.core.errors import LimitError, PeerError, UsageError
+from vivum.cli import conventions
+from vivum.cli.conventions import OPTION_WORDS, Failed, JsonOption, command_group, console, run, write_json
+from vivum.core.errors import HostError, LimitError, PeerError, UsageError
 
 
 def app_that(act: Callable[[], None]) -> typer.Typer:
@@ -104,3 +107,35 @@ def test_beside_json_text_for_people_goes_to_standard_error(capsys):
 def test_numbers_that_json_has_not_are_refused():
     with pytest.raises(ValueError, match="JSON"):
         write_json({"rate": float("nan")})
+
+
+@pytest.mark.parametrize(("arguments", "options"), OPTION_WORDS)
+def test_advice_of_the_library_becomes_advice_for_the_command_line(capsys, arguments, options):
+    assert run(raising(HostError(f"no service; {arguments}")), []) == 1
+    assert capsys.readouterr().err == f"vivum: error: no service; {options}\n"
+
+
+@pytest.mark.parametrize("arguments", [arguments for arguments, _ in OPTION_WORDS])
+def test_the_library_still_says_what_is_put_into_other_words(arguments):
+    live = Path(conventions.__file__).parents[1] / "live"
+    # A sentence may be cut into two strings.
+    source = re.sub(r'"\s+f?"', "", "".join(path.read_text() for path in live.rglob("*.py")))
+    assert arguments in source
+
+
+def test_the_page_on_commands_has_every_exit_code():
+    page = (Path(__file__).parents[3] / "docs/guide/commands.md").read_text()
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert codes == {0} | {value for name, value in vars(conventions).items() if name.startswith("EXIT_")}
+
+
+def test_sigterm_ends_a_command_that_has_no_loop_with_143():
+    code = (
+        "import os, signal, sys; from vivum.cli.conventions import command_group, run\n"
+        "app = command_group('x')\n"
+        "@app.command()\n"
+        "def stop() -> None: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(run(app, []))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (143, "")

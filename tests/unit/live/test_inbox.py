@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
+from vivum.core.errors import UsageError
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.machine import Delivery
 from vivum.live.event import TopicView
-from vivum.live.failures import MissedMessages
+from vivum.live.failures import MissedMessages, missed_handler
 from vivum.live.inbox import Inbox, estimated_bytes
 
 
@@ -153,3 +154,31 @@ def test_what_waits_of_an_earlier_life_stays_before_the_view_that_a_reader_begin
         inbox.take()
     assert isinstance(inbox.take(), TopicView)
     assert isinstance(inbox.take(), Delivery)
+
+
+def test_where_messages_are_missing_a_function_is_called_and_reading_goes_on() -> None:
+    told: list[MissedMessages] = []
+    inbox = Inbox("/a", 1000, drops_oldest=False, on_missed=told.append)
+    inbox.interrupt(MissedMessages("first", 2))
+    inbox.put(delivery(b"x"))
+    inbox.interrupt(MissedMessages("second", None))
+    assert isinstance(inbox.take(), Delivery)
+    assert [str(each) for each in told] == ["first"]
+    assert inbox.take() is None
+    assert [each.count for each in told] == [2, None]
+    assert inbox.missed == 2
+
+
+def test_log_writes_one_warning_for_each_place(caplog: pytest.LogCaptureFixture) -> None:
+    inbox = Inbox("/a", 1000, drops_oldest=False, on_missed=missed_handler("log"))
+    inbox.interrupt(MissedMessages("3 messages are missing", 3))
+    assert inbox.take() is None
+    assert [(each.name, each.levelname, each.message) for each in caplog.records] == [
+        ("vivum", "WARNING", "3 messages are missing")
+    ]
+
+
+def test_raise_is_the_default_and_other_words_are_refused() -> None:
+    assert missed_handler("raise") is None
+    with pytest.raises(UsageError, match="on_missed='ignore' is unknown; give 'raise', 'log' or a function"):
+        missed_handler("ignore")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from vivum.core.ids import GroupId, Incarnation, Member, NodeId
-from vivum.guarantees import RELIABLE
+from vivum.guarantees import BEST_EFFORT, RELIABLE
 from vivum.live.failures import ClosedError
 from vivum.live.handle import NodeHandle
 from vivum.live.inbox import Inbox
@@ -26,6 +26,8 @@ class NodeOfSeats:
     """Has seats for all, and topics that are listed as a test says."""
 
     def __init__(self) -> None:
+        self.on_take: Callable[[Sequence[str]], None] = lambda _: None
+        self.kinds: list[Any] = []
         self.taken: list[str] = []
         self.seats: list[Seat] = []
         self.tell: Callable[[Sequence[TopicRecord]], None] = lambda _: None
@@ -39,7 +41,9 @@ class NodeOfSeats:
         self.tell = tell
         return 1
 
-    async def take_seats(self, names: Sequence[str], *_: Any) -> list[Any]:
+    async def take_seats(self, names: Sequence[str], *kind: Any) -> list[Any]:
+        self.on_take(names)
+        self.kinds.append(kind[:2])
         self.taken += names
         for name in names:
             seat = Seat(cast(MemberHost, None), name, GroupId(1), codec_of(bytes).schema, RELIABLE)
@@ -94,5 +98,26 @@ def test_who_waits_for_topics_goes_on_when_a_lost_view_returns_or_when_the_subsc
             else:
                 node.seats[0].on_view(2, (ME,), MemberChanges())
                 assert await asyncio.wait_for(waiting, 1) == ("/a",)
+
+    asyncio.run(main())
+
+
+def test_without_a_type_topics_are_entered_by_their_own_types_and_those_of_vivum_are_left_out() -> None:
+    async def main() -> None:
+        node = NodeOfSeats()
+        known: list[str] = []
+        inbox = Inbox("/*", 1000, drops_oldest=False)
+        async with Subscription(cast(NodeHandle, node), "/*", codec_of(bytes), None, inbox) as subscription:
+            # The first message may come before all seats of a list are taken.
+            node.on_take = lambda names: known.extend(map(subscription.schema_of, names))
+            typed = TopicRecord("/b", 2, 1, '["T",[["x","int",false]]]', BEST_EFFORT.name, 0)
+            own = TopicRecord("/vivum/x", 3, 1, RECORD.schema, RELIABLE.name, 0)
+            strange = TopicRecord("/c", 4, 1, RECORD.schema, "of tomorrow", 0)
+            node.tell([RECORD, typed, own, strange])
+            assert await subscription.wait_for_topics(2) == ("/a", "/b")
+            assert node.kinds == [(RECORD.schema, RELIABLE), (typed.schema, BEST_EFFORT)]
+            assert known == [RECORD.schema, typed.schema]
+            assert subscription.schema_of("/never entered") == RECORD.schema
+            assert list(subscription.passed_over) == ["/c"]
 
     asyncio.run(main())

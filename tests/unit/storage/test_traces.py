@@ -280,7 +280,7 @@ def test_without_pyarrow_one_sentence_says_how_to_get_it(tmp_path: Path) -> None
         "except UsageError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=_with_path())
-    assert done.stdout == "traces and logs need pyarrow; install it with: pip install 'vivum[spark]'\n"
+    assert done.stdout == "traces and logs need pyarrow; install it with: pip install 'vivum[log]'\n"
 
 
 def test_a_large_history_is_read_in_batches_and_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ from vivum.wire.membership import (
 )
 from vivum.wire.rings import TokenReceipt
 from vivum.wire.service_log import ReplicaAddress, ServiceStatus
+from vivum.wire.timely import NAME, LateralRepair, StreamState, TimelyAsk, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import (
     NO_VOTE,
     NOBODY,
@@ -134,6 +135,10 @@ SAMPLES = [
     (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 0, 0, b"batches")),
     (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 10, 15, b"batch")),
     (Kind.ENTRIES, InstallSnapshot(3, 9, 8, 0, 1000, b"part")),
+    (Kind.LATERAL, LateralRepair(NAME.pack(1, 2, 3, 4, 5) + NAME.pack(1, 2, 3, 5, 5), b"xor")),
+    (Kind.GROUP_WORD, TimelyNak(1, (TimelyAsk(GROUP_MAX, (0, TOP)), TimelyAsk(1)))),
+    (Kind.GROUP_WORD, TimelyProgress(1, (StreamState(1, 2, 3, 4, 5),))),
+    (Kind.GROUP_WORD, TimelyReport(1, ((1, TOP),))),
 ]
 
 

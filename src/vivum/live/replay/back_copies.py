@@ -13,15 +13,13 @@ import msgspec
 
 from vivum.core.errors import UsageError
 from vivum.core.ids import Member
+from vivum.core.topic_names import OWN_TOPICS
 from vivum.live.failures import NoRecorderError
 from vivum.live.messages import Message
 
 if TYPE_CHECKING:
     from vivum.live.handle import NodeHandle
     from vivum.live.topic import Topic
-
-OWN_TOPICS = "/vivum"
-"""Topics below are Vivum's own; recorders leave them out."""
 
 REPLAY_TOPICS = f"{OWN_TOPICS}/replay"
 

@@ -18,12 +18,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from vivum.core.errors import UsageError
-from vivum.live.connecting import LOOPBACK
 from vivum.pipeline.jobs.program import TABLES, ProgramOption, run_program
 from vivum.pipeline.jobs.running import check_writable
 from vivum.pipeline.jobs.tables import Tables
 from vivum.pipeline.market_messages import ALERTS_TOPIC, SurveillanceAlert
 from vivum.pipeline.typed import spark_struct
+from vivum.runtime.defaults import LOOPBACK
 from vivum.wire.schema import describe_type
 
 ALERT_KEY = ["pattern", "symbol", "who", "first_ns"]

@@ -1,5 +1,6 @@
 """What all jobs have in common: a session for the time of the job, and errors in one sentence."""
 
+import logging
 import re
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ _OURS = re.compile(r"\bvivum\.[\w.]+\.[A-Z]\w*: (.*)")
 def spark_job(name: str, master: str | None, text: Any = None, **options: Any) -> "Iterator[SparkSession]":
     """Give a session and stop it at the end. What Spark wraps around our own errors is taken off again."""
     with ExitStack() as ending:
+        # Ctrl-C in the middle of a call to Java: Py4J logs it with tracebacks, and raises it as well.
+        logging.getLogger().addFilter(_is_not_of_py4j)
+        ending.callback(logging.getLogger().removeFilter, _is_not_of_py4j)
         try:
             with nullcontext() if text is None else text.status("starting Spark"):
                 spark = session(name, master=master, **options)
@@ -33,6 +37,10 @@ def spark_job(name: str, master: str | None, text: Any = None, **options: Any) -
             if not type(error).__module__.startswith(("pyspark", "py4j")):
                 raise
             raise spark_error(error) from error
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def spark_error(error: Exception) -> VivumError:

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Delivery
+from vivum.core.topic_names import OWN_TOPICS
 from vivum.guarantees import guarantee_of
 from vivum.live.event import TopicView
 from vivum.live.failures import MissedMessages
 from vivum.live.handle import NodeHandle
-from vivum.live.replay.back_copies import OWN_TOPICS
 from vivum.live.seat import Seat
 from vivum.pipeline.recording.log_writer import HELD_BYTES_MAX, LogWriter
 from vivum.pipeline.recording.missing import Missing

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vivum.core.time import SECOND
-from vivum.core.topic_names import TopicPatterns
+from vivum.core.topic_names import OWN_TOPICS, TopicPatterns
 from vivum.guarantees import DEFAULT, guarantee_of
 from vivum.live.handle import NodeHandle
-from vivum.live.replay.back_copies import OWN_TOPICS
 from vivum.live.seat import Seat
 from vivum.storage.segment_reader import LogReader
 from vivum.storage.topic_types import TopicTypes

@@ -27,10 +27,11 @@ from pyspark.sql import types
 
 from vivum.core.errors import UsageError
 from vivum.core.topic_names import check_name, is_pattern
-from vivum.live.connecting import LOOPBACK, seed_endpoint
+from vivum.live.connecting import seed_endpoint
 from vivum.live.messages import Message, codec_of
 from vivum.pipeline.source.options import read_path
 from vivum.pipeline.typed import check_columns
+from vivum.runtime.defaults import LOOPBACK
 
 TIMEOUT_S = 30.0
 LINGER_S = 20.0

@@ -8,7 +8,7 @@ the state of that moment.
 from collections import deque
 
 from vivum.core.errors import LimitError, NotNowError
-from vivum.core.ids import Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
+from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId, ViewNumber
 from vivum.core.limits import Limits
 from vivum.core.machine import Command, Datagram, Delivery, Effect
 from vivum.core.ranges import RangeSet
@@ -172,6 +172,10 @@ class QsmMachine:
     def view_of(self, group: GroupId) -> ViewNumber:
         """Return the view in which the next own message of a group is sent."""
         return self.client.group_view(group)
+
+    def spread_channel_of(self, now_ns: int, group: GroupId) -> Channel | None:
+        """Return the channel on which all members of a group listen now, if it goes the hybrid way."""
+        return self._channels.spread_channel_of(now_ns, group)
 
     def _find_route(self, group: GroupId) -> SendRoute:
         """Find the streams that messages must go into: one for each region of the group that has other members."""
