@@ -136,6 +136,9 @@ class Actor:
     is_newcomer: bool = False
     """Whether its next process joins a domain that is there."""
 
+    is_bound: bool = False
+    """Whether it must stay in its topics."""
+
     ends: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -269,7 +272,7 @@ async def _stay(actor: Actor, node: NodeHandle, plan: TopicPlan, lasts_s: float 
         try:
             if lasts_s is not None:
                 await asyncio.sleep(lasts_s)
-            if lasts_s is None:
+            if lasts_s is None or actor.is_bound:
                 await asyncio.Event().wait()
         finally:
             sending.cancel()
