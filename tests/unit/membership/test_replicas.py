@@ -9,7 +9,7 @@ from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.consensus.commands import AddLearner, PromoteLearner, RemoveReplica
 from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
 from vivum.protocols.membership.client.allegiance import Allegiance
-from vivum.protocols.membership.service.replicas import choose, next_change
+from vivum.protocols.membership.service.replicas import choose_replicas, next_change
 from vivum.protocols.membership.service.state import LEAP_EPOCHS
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.membership import Configuration
@@ -304,6 +304,6 @@ def test_the_replicas_change_one_at_a_time_to_an_odd_number_of_votes(present, wi
 
 def test_replicas_are_on_different_hosts_as_far_as_there_are_any():
     own, same, other, third = replica(1, "a"), replica(2, "a"), replica(3, "b"), replica(4, "c")
-    assert choose(own, [same, other, third], 3) == [own, other, third]
-    assert choose(own, [same, other], 3) == [own, other, same]
-    assert choose(own, [same, replica(5, "a")], 3) == [own, same, replica(5, "a")]
+    assert choose_replicas(own, [same, other, third], 3) == [own, other, third]
+    assert choose_replicas(own, [same, other], 3) == [own, other, same]
+    assert choose_replicas(own, [same, replica(5, "a")], 3) == [own, same, replica(5, "a")]

@@ -16,7 +16,7 @@ from vivum.protocols.consensus.commands import AddLearner, PromoteLearner, Remov
 from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
 
 
-def choose(own: Replica, candidates: Sequence[Replica], wanted: int) -> list[Replica]:
+def choose_replicas(own: Replica, candidates: Sequence[Replica], wanted: int) -> list[Replica]:
     """Choose replicas, the own one first: candidates in their order, but those on other hosts before."""
     chosen, hosts = [own], {own.host}
     for each in candidates:
@@ -46,7 +46,7 @@ def next_change(
     here = [each for node, each in replicas.items() if node != own and node not in lost]
     kept = sorted(here, key=lambda each: not each.votes)
     known = {each.id for each in kept} | {own} | {int(each) for each in lost}
-    chosen = choose(replicas[own], [*kept, *[each for each in willing if each.id not in known]], wanted)
+    chosen = choose_replicas(replicas[own], [*kept, *[each for each in willing if each.id not in known]], wanted)
     voting = len(chosen) if len(chosen) % 2 else len(chosen) - 1
     wanted_ids = [NodeId(each.id) for each in chosen]
     voters = set(wanted_ids[:voting])
