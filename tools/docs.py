@@ -59,6 +59,7 @@ nav:
   - API:
 {api}
   - How it works:
+      - GUARANTEES.md
       - ARCHITECTURE.md
       - GLOSSARY.md
 {design}

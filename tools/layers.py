@@ -9,7 +9,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("demo",),
     ("bench",),
     ("vivum",),  # src/vivum/__init__.py itself: what `import vivum` offers
-    ("sync", "uncompiled"),
+    ("sync", "kv", "uncompiled"),
     ("console", "pipeline"),
     ("testing",),
     ("tempest",),
@@ -39,6 +39,7 @@ PROTOCOLS: tuple[str, ...] = (
     "streams",
     "dissemination",
     "rings",
+    "kv",
     "directory",
     "discovery",
     "membership",
@@ -102,7 +103,8 @@ LIBRARY_OWNERS: dict[str, frozenset[str]] = {
 """Heavy optional libraries, and the only packages that import them."""
 
 SAME_NAMES: dict[str, str] = {
-    "connect": "vivum.sync.connect is vivum.connect for programs without asyncio",
+    "connect": "vivum.sync.connect is vivum.connect for programs without asyncio; vivum.kv.connect reaches a store",
+    "serve": "vivum.kv.serve runs a replica of a store; vivum.bench has one for its topics",
     "prepare": "every system of vivum.bench.systems has one, found by the name of its module",
     "World": "vivum.testing.World is to whole programs what vivum.sim's is to machines",
     "replicate": "as prepare",

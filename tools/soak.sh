@@ -31,6 +31,7 @@ echo "vivum: swarm of $seeds seeds of whole programs"
 
 echo "vivum: swarm of $seeds seeds of replicas of a log"
 .venv/bin/vivum sim swarm --protocol consensus --first-seed 10001 --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
+.venv/bin/vivum sim swarm --protocol kv --first-seed 10001 --seeds "$seeds" --jobs "$(nproc 2>/dev/null || echo 1)"
 
 echo "vivum: fuzzing the wire for $fuzz_seconds s"
 .venv/bin/python tests/fuzz/fuzz_wire.py -max_total_time="$fuzz_seconds"

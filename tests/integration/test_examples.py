@@ -9,7 +9,9 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 EXPECTED = {
+    "missed.py": ["reads number 0", "some messages are missing here", "goes on with number 1999"],
     "quotes.py": ["NESN 101.20/101.40 from node 1.", "NESN 101.24/101.44"],
+    "configuration.py": ["rate is 100", "saw /config/rate = 200", "worked with token", "rate is 200 after all"],
     "leader.py": ["first leads", "second follows", "has 1 members"],
     "rates.py": ["100,000 messages of 100 bytes"],
     "rehearsal.py": ["cec: node 3.", "ann again heard bob", "all promises kept, no program failed"],

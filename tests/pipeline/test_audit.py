@@ -9,12 +9,13 @@ import pytest
 from planted.history import History
 from planted.judged import check_history
 from planted.planted import CORRECT, VIOLATIONS, Planted
+from unit.kv.test_register import BAD, GOOD
 from vivum.checkers.checker import Violation
 from vivum.checkers.registry import CheckerSet, make_checkers
 from vivum.cli.app import main
 from vivum.core.errors import UsageError
 from vivum.guarantees import GUARANTEES, RELIABLE, Guarantee, all_promises, promises_of
-from vivum.observe.trace import TraceRecord
+from vivum.observe.trace import KeyOperationAnswered, KeyOperationIssued, TraceRecord
 from vivum.pipeline.audit import CHECKS, audit
 from vivum.pipeline.audit.plain import DOUBTS, ORDER
 from vivum.pipeline.audit.screen import screened
@@ -159,3 +160,24 @@ def test_what_is_no_trace_is_told_in_one_sentence(spark, tmp_path):
         audit(tmp_path, spark)
     with pytest.raises(UsageError, match="there is no check 'order'; checks are no_duplicate"):
         audit(tmp_path, spark, checks=["order"])
+
+
+def test_the_audit_judges_the_keys_of_a_store_as_the_checker_does(spark, tmp_path: Path) -> None:
+    histories = [*GOOD.values(), *BAD.values()]
+    records: list[tuple[int, TraceRecord]] = []
+    for group, history in enumerate(histories, 1):
+        for number, each in enumerate(history):
+            what = (each.kind, 7, each.value, each.expected)
+            issued = KeyOperationIssued(each.called, 1, 1, group, 1, number, *what)
+            records.append((each.called, issued))
+            if each.answered is not None:
+                outcome = "done" if each.succeeded else "failed"
+                answer = KeyOperationAnswered(each.answered, 1, 1, group, 1, number, outcome, each.seen, 0)
+                records.append((each.answered, answer))
+    every = [record for _, record in sorted(records, key=lambda each: each[0])]
+    verdict = audit(write(tmp_path / "trace", every), spark, checks=["key_linearizable"])
+    found = {each.witnesses[-1].group: each.what for each in verdict.violations}
+    assert sorted(found) == list(range(len(GOOD) + 1, len(histories) + 1))
+    (mine,) = [each for each in verdict.violations if "which nobody wrote" in each.what]
+    assert mine.what.startswith("key 7 of group ")
+    assert isinstance(mine.witnesses[-1], KeyOperationIssued)

@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from vivum.cli import main
+from vivum.protocols.consensus.client import LogClient
 from vivum.protocols.consensus.machine import ReplicaMachine
 from vivum.protocols.consensus.progress import Progress
 from vivum.sim.replicas.swarm import make_up_replicas, run_replica_seed
@@ -75,6 +76,9 @@ def test_worlds_come_to_all_that_they_are_to_test(monkeypatch: pytest.MonkeyPatc
         note(ReplicaMachine, name)
     for name in ("become_snapshot", "on_refused", "on_lost"):
         note(Progress, name)
+    of_clients = ["_on_gap", "_end_session", "_on_redirection", "_ask_another"]
+    for name in of_clients:
+        note(LogClient, name)
     events: set[str] = set()
     torn = flipped = 0
     for seed in range(1, 25):
@@ -82,11 +86,18 @@ def test_worlds_come_to_all_that_they_are_to_test(monkeypatch: pytest.MonkeyPatc
         right = world._on_event
         for host in world.hosts.values():
             host.on_event = lambda host, event, right=right: (events.add(type(event).__name__), right(host, event))  # type: ignore
+        for client in world.clients:
+            right = client._on_event
+            client.host.on_event = lambda host, event, right=right: (
+                events.add(type(event).__name__),
+                right(host, event),
+            )
         assert world.run().violations == []
         torn += sum(host.store.torn for host in world.hosts.values())
         flipped += sum(host.store.flipped for host in world.hosts.values())
-    assert reached == {*wanted, "become_snapshot", "on_refused", "on_lost"}
-    assert {"ReplicaHealed", "ReplicasChanged", "RequestsRefused", "ReadsAllowed", "CommandsAnswered"} <= events
+    assert reached == {*wanted, *of_clients, "become_snapshot", "on_refused", "on_lost"}
+    assert {"ReplicaHealed", "ReplicasChanged", "RequestsRefused", "CommandsAnswered"} <= events
+    assert {"CommandDone", "CommandLost", "QueryDone"} <= events
     assert torn > 0
     assert flipped > 0
 

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Watch a market go from publishers to subscribers, to Spark and back, with packets lost on the way.",
     "sim": "Run, watch and swarm deterministic simulations.",
     "up": "Run the service of a domain: membership, names of topics, beacon.",
+    "kv": "A replicated key-value store: serve it; get, put, delete and watch keys.",
     "pub": "Send messages to a topic.",
     "sub": "Print the messages of topics.",
     "ls": "List the topics and nodes of a domain.",

@@ -10,7 +10,7 @@ and one for the result of commands that have one, by `write_json()`.
 | 1 | Tried and failed: a violation was found, a file could not be written, the reader of a pipe went away |
 | 2 | Wrong use: unknown words, wrong values, a missing extra, a scenario that says something impossible |
 | 130 | Stopped with Ctrl-C, after leaving in order |
-| 143 | Stopped by SIGTERM, after leaving in order; 0 for `up`, `record` and `sub`, which have no other end |
+| 143 | Stopped by SIGTERM, after leaving in order; 0 for `up`, `record`, `sub`, `kv serve`, which have no other end |
 
 A command raises `UsageError` for what the caller got wrong and `Failed` when its answer is no. Errors become
 one line on standard error here and nowhere else. A traceback means a bug in Vivum.

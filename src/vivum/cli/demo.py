@@ -1,6 +1,5 @@
 """`vivum demo`: the whole path on one computer, told in plain words."""
 
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from vivum.cli.conventions import Failed, JsonOption, command_group, console, write_json
+from vivum.cli.conventions import Failed, JsonOption, Terminated, command_group, console, write_json
 from vivum.demo.stage import PUBLISHERS, SUBSCRIBERS, Play, Stage, check_needs
 
 app = command_group("Watch a market go from publishers to subscribers, to Spark and back.")
@@ -45,13 +44,11 @@ def demo(
     check_needs()
     play = Play(seconds, symbols, rate, loss / 100, seed, keep)
     out = console(as_json)
-    # Treat SIGTERM like Ctrl-C: leave nothing behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Telling(out, play) as telling:
         try:
             with Stage(play, telling) as stage:
                 summary = stage.run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Terminated):
             telling.say("[yellow]Stopped.[/] All processes have ended; nothing is left behind.")
             raise
     if as_json:

@@ -17,6 +17,7 @@ from vivum.core.errors import UsageError
 from vivum.node.build import PROTOCOLS
 from vivum.observe.trace import FrameDropped, FrameReceived, FrameSent, Tracer, TraceRecord
 from vivum.sim.library import MINORITY, SWARM, built_in_names, find_scenario
+from vivum.sim.replicas.kv_world import KV, KvWorld, make_up_stores, run_store_seed
 from vivum.sim.replicas.swarm import CONSENSUS, make_up_replicas, run_replica_seed
 from vivum.sim.replicas.world import ReplicaWorld
 from vivum.sim.swarm import run_seed, run_swarm
@@ -96,6 +97,8 @@ def _whole_world(scenario: str) -> Callable[[int, Tracer | None], Result] | None
         return lambda seed, trace: live_swarm.LiveWorld(seed, trace, live_swarm.plain_guarantee(LIVE_TIMELY)).run()
     if scenario == f"{SWARM}:{CONSENSUS}":
         return lambda seed, trace: ReplicaWorld(make_up_replicas(seed), seed, trace, frames=trace is not None).run()
+    if scenario == f"{SWARM}:{KV}":
+        return lambda seed, trace: KvWorld(make_up_stores(seed), seed, trace, frames=trace is not None).run()
     return None
 
 
@@ -151,7 +154,7 @@ def swarm(
     protocol: Annotated[
         str,
         typer.Option(
-            help="What the worlds run: 'live', 'live:timely' (whole programs), 'consensus', or a protocol of nodes."
+            help="What the worlds run: live, live:timely (whole programs), consensus, kv, or nodes of a protocol."
         ),
     ] = LIVE,
     minority: Annotated[
@@ -163,12 +166,12 @@ def swarm(
 
     Exit code 1 if any seed failed; the command that replays it is printed.
     """
-    known = (*PROTOCOLS, LIVE, LIVE_TIMELY, CONSENSUS)
+    known = (*PROTOCOLS, LIVE, LIVE_TIMELY, CONSENSUS, KV)
     if protocol not in known:
         raise UsageError(f"--protocol {protocol}: unknown; allowed: {', '.join(sorted(known))}")
     if minority and protocol in (LIVE, LIVE_TIMELY):
         raise UsageError("--minority: whole programs are not made up with the service in the minority; --protocol qsm")
-    if minority and protocol == CONSENSUS:
+    if minority and protocol in (CONSENSUS, KV):
         raise UsageError("--minority: replicas of a log have no service; every split leaves some in the minority")
     name = SWARM if protocol == LIVE else f"{SWARM}:{protocol}"
     if minority:
@@ -183,6 +186,7 @@ def swarm(
             LIVE: live_swarm.run_live_seed,
             LIVE_TIMELY: live_swarm.run_live_seed,
             CONSENSUS: run_replica_seed,
+            KV: run_store_seed,
         }
         run_one = own.get(protocol) or partial(run_seed, minority=minority)
         for verdict in run_swarm(first_seed, seeds, jobs or os.cpu_count() or 1, protocol, run_one):
@@ -282,4 +286,5 @@ def list_scenarios(as_json: JsonOption = False) -> None:
     table.add_row(f"[bold]{SWARM}:qsm[/]", "The same with nodes of one protocol alone")
     table.add_row(f"[bold]{SWARM}:{LIVE_TIMELY}[/]", "The same with timely topics in place of reliable ones")
     table.add_row(f"[bold]{SWARM}:{CONSENSUS}[/]", "The same with the replicas of a log")
+    table.add_row(f"[bold]{SWARM}:{KV}[/]", "The same with a key-value store on them")
     console().print(table)

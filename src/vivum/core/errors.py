@@ -7,9 +7,16 @@ and drops (`vivum.wire.gate`): a remote peer can never raise into an application
 A message says what happened, what was expected, and what to do.
 """
 
+import errno
+
 
 class VivumError(Exception):
     """Root of every error that Vivum raises on purpose."""
+
+
+def open_files_advice(error: OSError) -> str:
+    """Return what to do about an error of the system, if it is that too many files are open; else nothing."""
+    return "; raise the limit of open files (ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
 
 
 class UsageError(VivumError):

@@ -24,6 +24,26 @@ class ClosedError(UsageError):
     """The node was closed, or the topic was left."""
 
 
+class NoReplicaError(HostError):
+    """No replica of a store answered in time; the message says which were asked and what each said last."""
+
+
+class OutcomeUnknownError(VivumError):
+    """A command ran once or not at all, and nobody can tell which."""
+
+
+class LeaseLostError(VivumError):
+    """The lease is over; what stood on it is gone."""
+
+
+class CompactedError(VivumError):
+    """A store has forgotten the changes that a watch wants next; `revision` is where it can go on."""
+
+    def __init__(self, text: str, revision: int) -> None:
+        super().__init__(text)
+        self.revision = revision
+
+
 class SendFailedError(VivumError):
     """Messages that were accepted may not have reached all members; the message says which and why."""
 

@@ -5,9 +5,9 @@ reaches it: at the top of the stacks, above all layers.
 """
 
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from zlib import crc32
 
+from vivum.core.digests import digest_63
 from vivum.core.errors import LimitError, UsageError
 from vivum.core.ids import Endpoint, GroupId, Member
 from vivum.core.machine import (
@@ -373,8 +373,8 @@ class Node:
             )
         for sequence, head in enumerate(delivery.heads, delivery.first_sequence):
             if key := head[1:]:
-                life, digest = (*delivery.sender,), int.from_bytes(blake2b(key, digest_size=8).digest()) >> 1
-                trace(KeyDelivered(self._now_ns, node, incarnation, delivery.group, *life, sequence, digest))
+                life = (*delivery.sender,)
+                trace(KeyDelivered(self._now_ns, node, incarnation, delivery.group, *life, sequence, digest_63(key)))
 
 
 def _by_priority(datagrams: list[Datagram]) -> list[Datagram]:

@@ -74,6 +74,11 @@ class Counters:
     lateral_refused: int = _counter("frames", "Such XORs whose result failed its checksum, or was not what they named")
     members_dropped: int = _counter("members", "Members that stayed silent too long and are no longer waited for")
 
+    # Replicated logs and their clients.
+    requests_dropped: int = _counter("requests", "Requests of clients that a replica could not take; they ask again")
+    requests_repeated: int = _counter("requests", "Own requests to replicas that were asked again, for want of answers")
+    answers_late: int = _counter("answers", "Answers of replicas to what was answered or given up before; dropped")
+
     def as_dict(self) -> dict[str, int]:
         """Return all counters by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}

@@ -277,6 +277,87 @@ class ReadAnswered(Record, frozen=True, gc=False, tag="read_answered"):
     digest: int
 
 
+class KeyOperationIssued(Record, frozen=True, gc=False, tag="key_operation_issued"):
+    """A client of a key-value store began an operation: get, put, delete or swap (compare-and-set). `key`, `value` and
+    `expected` are 63 bits of digests, 0 where there is none; `sequence` counts the client's operations."""
+
+    group: int
+    client: int
+    sequence: int
+    operation: str
+    key: int
+    value: int
+    expected: int
+
+
+class KeyOperationAnswered(Record, frozen=True, gc=False, tag="key_operation_answered"):
+    """The operation was answered. `outcome`: done, or failed for a swap that found something else. `value` is what a
+    get or a swap found; `revision` that of the change, or of the store."""
+
+    group: int
+    client: int
+    sequence: int
+    outcome: str
+    value: int
+    revision: int
+
+
+class WatchBegan(Record, frozen=True, gc=False, tag="watch_began"):
+    """A client watches all keys of a store, from behind a revision."""
+
+    group: int
+    client: int
+    revision: int
+
+
+class KeyChangeSeen(Record, frozen=True, gc=False, tag="key_change_seen"):
+    """A watcher of all keys was told what a revision changed; `value` is 0 if the key was deleted."""
+
+    group: int
+    client: int
+    revision: int
+    key: int
+    value: int
+
+
+class LeaseAsked(Record, frozen=True, gc=False, tag="lease_asked"):
+    """A client asked to keep a lease."""
+
+    group: int
+    lease: int
+
+
+class LeaseKept(Record, frozen=True, gc=False, tag="lease_kept"):
+    """What was asked last was granted: the lease holds for `lasts_ns` from some moment since then."""
+
+    group: int
+    lease: int
+    lasts_ns: int
+
+
+class LeaseOver(Record, frozen=True, gc=False, tag="lease_over"):
+    """A client was told that its lease is over; it had not revoked it."""
+
+    group: int
+    lease: int
+
+
+class LockTaken(Record, frozen=True, gc=False, tag="lock_taken"):
+    """A client holds a lock from now on, with this fencing token."""
+
+    group: int
+    key: int
+    token: int
+
+
+class LockReleased(Record, frozen=True, gc=False, tag="lock_released"):
+    """The client does not rely on the lock any more: it gives it back, or its lease may be over."""
+
+    group: int
+    key: int
+    token: int
+
+
 TraceRecord = (
     NodeStarted
     | NodeStopped
@@ -307,6 +388,15 @@ TraceRecord = (
     | CommandAnswered
     | ReadIssued
     | ReadAnswered
+    | KeyOperationIssued
+    | KeyOperationAnswered
+    | WatchBegan
+    | KeyChangeSeen
+    | LeaseAsked
+    | LeaseKept
+    | LeaseOver
+    | LockTaken
+    | LockReleased
 )
 """The one list of records."""
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from vivum.core.errors import UsageError
+from vivum.core.errors import HostError, UsageError, open_files_advice
 
 DOMAIN = "default"
 LOOPBACK = "127.0.0.1"
@@ -41,7 +41,8 @@ def config_path(environment: Mapping[str, str]) -> Path:
     if named:
         return Path(named)
     folder = environment.get("XDG_CONFIG_HOME")
-    return (Path(folder) if folder else Path.home() / ".config") / "vivum.toml"
+    # Not `Path.home()`: it raises for users without a home, as in containers.
+    return Path(folder or os.path.expanduser("~/.config")) / "vivum.toml"
 
 
 def read_defaults(environment: Mapping[str, str] = os.environ) -> Defaults:
@@ -68,7 +69,9 @@ def _read_file(path: Path, must_exist: bool) -> dict[str, Any]:
         if must_exist:
             raise UsageError(f"VIVUM_CONFIG={path}: {error.strerror}") from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise HostError(f"cannot read {path}: {error.strerror}{open_files_advice(error)}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         known = ", ".join(Defaults.__struct_fields__)
         raise UsageError(f"{path}: {error}; the file may have {known}") from None
     return found

@@ -11,15 +11,18 @@ when all have gone.
 import os
 from collections.abc import Callable
 
+from vivum.core.errors import UsageError
 from vivum.core.ids import Incarnation, Member, NodeId
 from vivum.core.machine import Command, Event, Persist
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
+from vivum.protocols.consensus.client_settings import LogServerSettings
 from vivum.protocols.consensus.configuration import ReplicaConfiguration
 from vivum.protocols.consensus.machine import ReplicaMachine
 from vivum.protocols.consensus.records import founding_record, recover
+from vivum.protocols.consensus.server import LogServer
 from vivum.protocols.consensus.settings import ConsensusSettings
-from vivum.protocols.consensus.state_machine import StateMachine
+from vivum.protocols.consensus.state_machine import AnswersQueries, StateMachine
 from vivum.runtime.driver import Driver
 from vivum.runtime.environment import NodePort, current_environment
 from vivum.storage.write_ahead.replica_store import ReplicaStore
@@ -41,12 +44,14 @@ class ReplicaHost:
         state_dir: str | os.PathLike[str] | None = None,
         fsync: str = "group",
         settings: ConsensusSettings | None = None,
+        serves: LogServerSettings | None = None,
         on_event: Callable[[Event], None],
         on_failed: Callable[[Exception], None] | None = None,
     ) -> None:
         """Begin. A replica with neither state nor `founders` waits until a leader takes it in.
 
-        `on_failed` is called with the reason when it stops by itself, as on a full disk. Takes the port for itself.
+        With `serves`, clients that are no replicas are served too. `on_failed` is called with the reason when it stops
+        by itself, as on a full disk. Takes the port for itself.
         """
         self.store: ReplicaStore | None = None
         """The disk, and what was found damaged on it; None in memory."""
@@ -73,8 +78,14 @@ class ReplicaHost:
                 settings,
                 now_ns=port.now_ns(),
             )
+            protocol: ReplicaMachine | LogServer = self.machine
+            if serves is not None:
+                if not isinstance(application, AnswersQueries):
+                    raise UsageError(f"{type(application).__name__} answers no queries, so it cannot serve clients")
+                protocol = LogServer(self.machine, application, gate, serves, now_ns=port.now_ns())
+            self.counters = counters
             self._driver = Driver(
-                Node(member, gate, [self.machine], counters),
+                Node(member, gate, [protocol], counters),
                 port,
                 on_event=on_event,
                 on_persist=self._persist,

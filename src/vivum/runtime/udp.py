@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from vivum.core.errors import HostError, UsageError
+from vivum.core.errors import HostError, UsageError, open_files_advice
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import Datagram, Priority
 from vivum.runtime.port import Arrived
@@ -568,8 +568,7 @@ def _has_no_room(error: OSError) -> bool:
 
 def no_socket_error(error: OSError) -> HostError:
     """Return the error for a socket that could not be opened."""
-    advice = "; raise the limit of open files (ulimit -n)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-    return HostError(f"cannot open a socket: {error.strerror}{advice}")
+    return HostError(f"cannot open a socket: {error.strerror}{open_files_advice(error)}")
 
 
 def packed_interface(interface: str) -> bytes:

@@ -14,8 +14,16 @@ from vivum.observe.trace import (
     GroupJoined,
     GroupLeft,
     GroupNamed,
+    KeyChangeSeen,
     KeyDelivered,
+    KeyOperationAnswered,
+    KeyOperationIssued,
     LeaderElected,
+    LeaseAsked,
+    LeaseKept,
+    LeaseOver,
+    LockReleased,
+    LockTaken,
     MessageDelivered,
     MessageSent,
     MessagesFailed,
@@ -32,6 +40,7 @@ from vivum.observe.trace import (
     StateSaved,
     TraceRecord,
     ViewInstalled,
+    WatchBegan,
 )
 
 
@@ -108,3 +117,19 @@ def _what(record: TraceRecord) -> str:
             return f"reads     g{record.group} #{record.sequence} of {record.client}"
         case ReadAnswered():
             return f"has read  g{record.group} #{record.sequence} of {record.client} @{record.index}"
+        case KeyOperationIssued():
+            return f"begins    g{record.group} #{record.sequence}: {record.operation} {record.key:x}"
+        case KeyOperationAnswered():
+            return (
+                f"has       g{record.group} #{record.sequence}: {record.outcome}, {record.value:x} @{record.revision}"
+            )
+        case WatchBegan():
+            return f"watches   g{record.group} from @{record.revision}"
+        case KeyChangeSeen():
+            return f"sees      g{record.group} @{record.revision}: {record.key:x} is {record.value:x}"
+        case LeaseAsked() | LeaseKept() | LeaseOver():
+            return f"lease     g{record.group} {record.lease} {type(record).__name__.removeprefix('Lease').lower()}"
+        case LockTaken():
+            return f"locks     g{record.group} {record.key:x} with token {record.token}"
+        case LockReleased():
+            return f"unlocks   g{record.group} {record.key:x} with token {record.token}"

@@ -43,6 +43,17 @@ from vivum.wire.directory import (
 )
 from vivum.wire.fields import U16, U64, ControlMessage, fault_of_bounds
 from vivum.wire.kinds import Kind
+from vivum.wire.log_clients import (
+    CommandAnswer,
+    CommandRequest,
+    FollowRequest,
+    QueryAnswer,
+    QueryRequest,
+    Redirection,
+    RequestRefused,
+    SessionAnswer,
+    SessionRequest,
+)
 from vivum.wire.membership import (
     Alive,
     Configuration,
@@ -113,6 +124,8 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.SURVEY: (LoadQuery, LoadReport, SendingQuery, SendingReport),
     Kind.CONSENSUS: (VoteRequest, Vote, LeaderHeartbeat, HeartbeatReply, AppendReply, SnapshotReply, TimeoutNow),
     Kind.ENTRIES: (AppendEntries, InstallSnapshot),
+    Kind.REQUEST: (SessionRequest, CommandRequest, QueryRequest, FollowRequest),
+    Kind.ANSWER: (SessionAnswer, CommandAnswer, QueryAnswer, Redirection, RequestRefused),
     Kind.LATERAL: (LateralRepair,),
     Kind.GROUP_WORD: (TimelyNak, TimelyProgress, TimelyReport),
 }

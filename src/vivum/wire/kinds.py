@@ -25,6 +25,8 @@ class Kind(IntEnum):
     SURVEY = 24
     CONSENSUS = 25
     ENTRIES = 26
+    REQUEST = 30
+    ANSWER = 31
     GROUP_DATA = 40
     LATERAL = 41
     GROUP_WORD = 42
@@ -59,6 +61,8 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.SURVEY: KindInfo(Priority.CONTROL, False, "Asks a node what it does, and tells it"),
     Kind.CONSENSUS: KindInfo(Priority.CONTROL, False, "Between replicas of a log: votes, heartbeats, acknowledgements"),
     Kind.ENTRIES: KindInfo(Priority.DATA, False, "From the leader of a replicated log: its entries, its snapshots"),
+    Kind.REQUEST: KindInfo(Priority.DATA, False, "From a client of a replicated log: commands, queries"),
+    Kind.ANSWER: KindInfo(Priority.DATA, False, "To a client of a replicated log: answers, and who leads"),
     Kind.GROUP_DATA: KindInfo(Priority.DATA, True, "New messages of one group, numbered by sender and group"),
     Kind.LATERAL: KindInfo(Priority.REPAIR, False, "From receiver to receiver: the XOR of frames that it names"),
     Kind.GROUP_WORD: KindInfo(

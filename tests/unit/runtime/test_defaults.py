@@ -42,3 +42,10 @@ def test_a_file_that_is_named_must_exist(tmp_path):
 def test_a_variable_that_makes_no_sense_is_named(home):
     with pytest.raises(UsageError, match="VIVUM_UNICAST=yes: must be 0 or 1"):
         read_defaults({**home, "VIVUM_UNICAST": "yes"})
+
+
+def test_a_user_without_a_home_has_the_defaults_of_vivum(monkeypatch):
+    """As in a container that runs as a number without a name."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert read_defaults({}) == Defaults()

@@ -24,7 +24,15 @@ from vivum.observe.trace import (
     FrameSent,
     GroupJoined,
     GroupNamed,
+    KeyChangeSeen,
+    KeyOperationAnswered,
+    KeyOperationIssued,
     LeaderElected,
+    LeaseAsked,
+    LeaseKept,
+    LeaseOver,
+    LockReleased,
+    LockTaken,
     MessageDelivered,
     NodeMeasured,
     ReadAnswered,
@@ -32,6 +40,7 @@ from vivum.observe.trace import (
     StateRestored,
     StateSaved,
     TraceRecord,
+    WatchBegan,
 )
 from vivum.storage.errors import StorageError
 from vivum.storage.trace_schema import RECORD_TYPES, column_types
@@ -73,6 +82,15 @@ def one_of_each() -> list[TraceRecord]:
         CommandAnswered(now, 1001, 1, 1, 4, 0, 79),
         ReadIssued(now, 1001, 1, 1, 4, 0),
         ReadAnswered(now, 1001, 1, 1, 4, 0, 8, 79),
+        KeyOperationIssued(now, 1001, 1, 2, 1001, 5, "put", 80, 81, 0),
+        KeyOperationAnswered(now, 1001, 1, 2, 1001, 5, "done", 0, 7),
+        WatchBegan(now, 1001, 1, 2, 1001, 6),
+        KeyChangeSeen(now, 1001, 1, 2, 1001, 7, 80, 81),
+        LeaseAsked(now, 1001, 1, 2, 9),
+        LeaseKept(now, 1001, 1, 2, 9, 10**9),
+        LeaseOver(now, 1001, 1, 2, 9),
+        LockTaken(now, 1001, 1, 2, 80, 7),
+        LockReleased(now, 1001, 1, 2, 80, 7),
     ]
 
 

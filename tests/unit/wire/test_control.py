@@ -47,6 +47,17 @@ from vivum.wire.directory import (
 from vivum.wire.fields import ControlMessage
 from vivum.wire.kinds import KINDS, Kind
 from vivum.wire.layout import GROUP_MAX
+from vivum.wire.log_clients import (
+    CommandAnswer,
+    CommandRequest,
+    FollowRequest,
+    QueryAnswer,
+    QueryRequest,
+    Redirection,
+    RequestRefused,
+    SessionAnswer,
+    SessionRequest,
+)
 from vivum.wire.membership import (
     SUBSCRIBE_RANGES_MAX,
     Alive,
@@ -135,6 +146,17 @@ SAMPLES = [
     (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 0, 0, b"batches")),
     (Kind.ENTRIES, AppendEntries(3, 9, 7, 3, 6, 10, 15, b"batch")),
     (Kind.ENTRIES, InstallSnapshot(3, 9, 8, 0, 1000, b"part")),
+    (Kind.REQUEST, SessionRequest(TERM_MAX)),
+    (Kind.REQUEST, CommandRequest(1, 2, 3, 3, 65_535, 10, 15, b"whole")),
+    (Kind.REQUEST, QueryRequest(1, True, b"query")),
+    (Kind.REQUEST, FollowRequest(1, TERM_MAX, b"")),
+    (Kind.ANSWER, SessionAnswer(1, 2)),
+    (Kind.ANSWER, CommandAnswer(1, 2, 0, 6, b"answer")),
+    (Kind.ANSWER, QueryAnswer(1, 2, 0, 0, b"")),
+    (Kind.ANSWER, QueryAnswer(1, 2, 1, 7, b"answer")),
+    (Kind.ANSWER, Redirection(1, 0, None)),
+    (Kind.ANSWER, Redirection(1, 3, ("10.0.0.1", 65535))),
+    (Kind.ANSWER, RequestRefused(1, "over a limit")),
     (Kind.LATERAL, LateralRepair(NAME.pack(1, 2, 3, 4, 5) + NAME.pack(1, 2, 3, 5, 5), b"xor")),
     (Kind.GROUP_WORD, TimelyNak(1, (TimelyAsk(GROUP_MAX, (0, TOP)), TimelyAsk(1)))),
     (Kind.GROUP_WORD, TimelyProgress(1, (StreamState(1, 2, 3, 4, 5),))),

@@ -46,7 +46,7 @@ _COLUMNS = (
     "digest", "members",
 )  # fmt: skip
 
-_COMPUTED = ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds", "keys")
+_COMPUTED = ("sends", "installed", "deliveries", "steps", "stay_starts", "kinds", "keys", "operations")
 
 STREAM = ("g", "r", "stay", "s")
 """What one stay saw of one sender's life."""
@@ -152,6 +152,11 @@ class TraceTables:
             "w", F.col("position").alias("p"), F.col("group").alias("g"), life("node", "incarnation").alias("r"),
             life("sender", "sender_incarnation").alias("s"), F.col("sequence").alias("q"), "key",
         )  # fmt: skip
+
+    @cached_property
+    def operations(self) -> DataFrame:
+        """Every operation on a key of a store: when it was asked for, and when it was answered."""
+        return self._every.filter(F.col("kind").startswith("key_operation_"))
 
     @cached_property
     def installed(self) -> DataFrame:

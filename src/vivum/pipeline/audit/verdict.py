@@ -27,6 +27,7 @@ from vivum.pipeline.audit.order import total_order
 from vivum.pipeline.audit.plain import DOUBTS
 from vivum.pipeline.audit.scope import EVERYTHING, Scope, scopes_of
 from vivum.pipeline.audit.screen import screened
+from vivum.pipeline.audit.stores import key_linearizable
 from vivum.pipeline.audit.streams import fifo, no_duplicate, sender_order
 from vivum.pipeline.audit.tables import SCHEMA, TraceTables
 from vivum.pipeline.audit.views import view_agreement, views_first, virtual_synchrony
@@ -45,6 +46,12 @@ CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {
     "virtual_synchrony": virtual_synchrony,
 }
 """Every check by the name of its promise, as the checkers have them."""
+
+
+STORE_CHECKS: dict[str, Callable[[TraceTables], DataFrame]] = {"key_linearizable": key_linearizable}
+"""Checks of key-value stores, run when they are named: their traces have no topics, and other traces no keys."""
+
+_EVERY_CHECK = CHECKS | STORE_CHECKS
 
 
 @dataclass(frozen=True)
@@ -67,8 +74,8 @@ def chosen_checks(path: Path, names: Iterable[str] | None) -> dict[str, Scope]:
         return scopes_of(list(CHECKS), read_guarantees(path), read_promises(path))
     wanted = list(dict.fromkeys(names))
     for each in wanted:
-        if each not in CHECKS:
-            raise UsageError(f"there is no check {each!r}; checks are {', '.join(CHECKS)}")
+        if each not in _EVERY_CHECK:
+            raise UsageError(f"there is no check {each!r}; checks are {', '.join(_EVERY_CHECK)}")
     return dict.fromkeys(wanted, EVERYTHING)
 
 
@@ -93,8 +100,9 @@ def audit(
             if progress is not None:
                 progress("the screen")
             of_checks = _doubtful(tables, {name: scope for name, scope in scopes.items() if name in DOUBTS})
-            if "keys_once" in scopes:
-                of_checks["keys_once"] = tables.within(scopes["keys_once"])
+            for name in ("keys_once", *STORE_CHECKS):
+                if name in scopes:
+                    of_checks[name] = tables.within(scopes[name])
             for name in scopes:
                 if progress is not None:
                     progress(name)
@@ -132,7 +140,7 @@ def _look(tables: TraceTables | None, name: str) -> tuple[DataFrame | None, int,
     """Run one check: its table, how many violations, and the first of them. What is beyond doubt needs none."""
     if tables is None:
         return None, 0, []
-    found = tables.keep(CHECKS[name](tables))
+    found = tables.keep(_EVERY_CHECK[name](tables))
     first = found.orderBy("at").limit(VIOLATIONS_KEPT_MAX).collect()
     count = len(first) if len(first) < VIOLATIONS_KEPT_MAX else found.count()
     return found, count, first

@@ -97,6 +97,17 @@ def pack_commands(commands: Sequence[bytes]) -> bytes:
     return pack_numbers(f"<{len(commands)}I", *map(len, commands)) + b"".join(commands)
 
 
+def unpack_commands(content: bytes, count: int) -> list[bytes] | None:
+    """Cut what `pack_commands` made into commands; None if they do not fill it."""
+    head = _LENGTH_BYTES * count
+    if len(content) < head:
+        return None
+    stops = list(accumulate(unpack_from(f"<{count}I", content), initial=head))
+    if stops[-1] != len(content):
+        return None
+    return [content[start:stop] for start, stop in pairwise(stops)]
+
+
 def packed_bytes(commands: Sequence[bytes]) -> int:
     """Return how many bytes a batch of these commands has."""
     return BATCH_HEADER_BYTES + _LENGTH_BYTES * len(commands) + sum(map(len, commands))

@@ -45,6 +45,10 @@ class ReadIndex(Command, msgspec.Struct, frozen=True):
     request: int
 
 
+class AdvanceTime(Command, msgspec.Struct, frozen=True):
+    """Append an entry that has nothing but its time, for applications that act in log time."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddLearner(Command):
     """Add a replica that gets the log and does not vote."""

@@ -32,6 +32,7 @@ from vivum.protocols.consensus.batch import (
 )
 from vivum.protocols.consensus.commands import (
     AddLearner,
+    AdvanceTime,
     CommandsAnswered,
     LeaderChanged,
     NotLeaderError,
@@ -99,7 +100,7 @@ class ReplicaMachine:
 
     kinds = frozenset({Kind.CONSENSUS, Kind.ENTRIES})
     commands: frozenset[type[Command]] = frozenset(
-        {OpenSession, Propose, ReadIndex, AddLearner, PromoteLearner, RemoveReplica, TransferLeadership}
+        {OpenSession, Propose, ReadIndex, AdvanceTime, AddLearner, PromoteLearner, RemoveReplica, TransferLeadership}
     )
     transport = ""
     persists: Literal[True] = True
@@ -218,6 +219,11 @@ class ReplicaMachine:
         """The last entry that was applied."""
         return self._applier.applied_index
 
+    def local_ns(self, log_time_ns: int) -> int:
+        """Return when, by the own clock, entries of this leader have a log time."""
+        role = self._role
+        return log_time_ns - (role.ahead_ns if type(role) is Leading else 0)
+
     @property
     def configuration(self) -> ReplicaConfiguration:
         """The latest configuration in the log."""
@@ -267,6 +273,7 @@ class ReplicaMachine:
         """Lead the term: begin with an entry of it, so that everything before can be committed."""
         now_ns, log = self._now_ns, self.log
         role = self._role = Leading(self.node, log.last_index + 1, now_ns, self.settings)
+        role.ahead_ns = max(0, self._newest_ns() - now_ns)
         self._requests.clear()
         if self._is_traced:
             # Behind the record of its vote, which may be due.
@@ -318,6 +325,9 @@ class ReplicaMachine:
                 role.opening[self._append_own(role, BatchKind.OPEN_SESSION)] = command.request
             case ReadIndex():
                 self._read(role, command)
+            case AdvanceTime():
+                self._check_room(role, 0)
+                self._append_own(role, BatchKind.NOOP)
             case TransferLeadership():
                 self._begin_transfer(role, command.to)
             case _:
@@ -380,13 +390,17 @@ class ReplicaMachine:
     ) -> int:
         """Append a batch of this term; return the index of its first entry."""
         log = self.log
-        before_ns = log.batches[-1].time_ns if log.batches else self._applier.time_ns
-        time_ns = max(self._now_ns, before_ns)
+        time_ns = max(self._now_ns + role.ahead_ns, self._newest_ns())
         first = log.last_index + 1
         batch = seal_batch(kind, first, self.term, time_ns, body, count, client, sequence, heard)
         role.pending_bytes += len(batch.data)
         self._append(batch)
         return first
+
+    def _newest_ns(self) -> int:
+        """Return the log time at the end of the log."""
+        batches = self.log.batches
+        return batches[-1].time_ns if batches else self._applier.time_ns
 
     def _append(self, batch: EntryBatch) -> None:
         self.log.must_save(self.log.last_index)

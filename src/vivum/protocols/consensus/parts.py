@@ -33,6 +33,11 @@ class PartsBuffer:
         """Return how many bytes of a whole are here."""
         return len(self._bytes) if key == self._key else 0
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are here."""
+        return len(self._bytes)
+
     def clear(self) -> None:
         """Forget what is here."""
         self._key, self._total = None, 0

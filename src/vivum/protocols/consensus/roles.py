@@ -60,6 +60,7 @@ class Leading:
     __slots__ = (
         "_own",
         "_settings",
+        "ahead_ns",
         "began_ns",
         "early_reads",
         "first_index",
@@ -79,6 +80,10 @@ class Leading:
         self._settings = settings
         self.leader = own
         self.began_ns = now_ns
+        self.ahead_ns = 0
+        """By how much log time was ahead of the own clock when the term began. It is added to the clock, so that log
+        time goes on at once, at the clock's pace."""
+
         self.first_index = first_index
         """The index of the no-op with which this term begins."""
 

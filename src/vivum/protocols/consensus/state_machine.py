@@ -1,7 +1,7 @@
 """What a log drives: the application above, and the interpreter that hands committed entries to it."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from zlib import crc32
 
 from vivum.observe.trace import BatchCommitted, CommandApplied, Tracer
@@ -23,6 +23,35 @@ class StateMachine(Protocol):
 
     def restore(self, data: bytes) -> None:
         """Replace the whole state by that of a snapshot."""
+        ...
+
+
+@runtime_checkable
+class KeepsTime(StateMachine, Protocol):
+    """An application that does something in log time, as to end what was not renewed."""
+
+    def on_time(self, index: int, term: int, time_ns: int) -> None:
+        """Note the log time at an entry, before the commands that begin there. Told of every batch.
+
+        Within a term it advances at the pace of one clock, the leader's. Between two terms it says nothing.
+        """
+        ...
+
+    def due_ns(self, term: int) -> int | None:
+        """Return at what log time of this term an entry is wanted, or None: the leader then appends one."""
+        ...
+
+
+@runtime_checkable
+class AnswersQueries(StateMachine, Protocol):
+    """An application that clients can read from, and whose changes they can follow. Changes nothing by it."""
+
+    def read(self, query: bytes) -> bytes:
+        """Answer a query from the state as it is. Must not raise."""
+        ...
+
+    def follow(self, query: bytes, after: int) -> tuple[int, bytes | None]:
+        """Return what changed behind a position, and up to which it was looked at; None if nothing did."""
         ...
 
 
@@ -56,6 +85,7 @@ class Applier:
         self._group = group
         self._life = life
         self._application = application
+        self._on_time = application.on_time if isinstance(application, KeepsTime) else None
         self._trace = trace
 
     def apply(self, now_ns: int, batch: EntryBatch) -> AppliedBatch | None:
@@ -68,6 +98,8 @@ class Applier:
                 )
             )
         self.time_ns = max(self.time_ns, batch.time_ns)
+        if self._on_time is not None:
+            self._on_time(batch.first, batch.term, self.time_ns)
         applied = None
         if batch.kind is BatchKind.COMMANDS:
             applied = self._run(now_ns, batch)

@@ -23,11 +23,23 @@ class Ledger:
         self.digest = blake2b(self.digest + command, digest_size=_DIGEST_BYTES).digest()
         return self.digest
 
+    def read(self, query: bytes) -> bytes:  # noqa: ARG002 - there is one thing to ask for
+        """Return the state."""
+        return self.last_index.to_bytes(8, "little") + self.digest
+
+    def follow(self, query: bytes, after: int) -> tuple[int, bytes | None]:
+        """Return the state behind an entry, if there is one."""
+        return self.last_index, self.read(query) if self.last_index > after else None
+
     def snapshot(self) -> bytes:
         """Return the state."""
-        return self.last_index.to_bytes(8, "little") + self.digest + self._padding
+        return self.read(b"") + self._padding
 
     def restore(self, data: bytes) -> None:
         """Take the state of a snapshot."""
-        self.last_index = int.from_bytes(data[:8], "little")
-        self.digest = data[8 : 8 + _DIGEST_BYTES]
+        self.last_index, self.digest = read_ledger(data)
+
+
+def read_ledger(data: bytes) -> tuple[int, bytes]:
+    """Read the index of the last command and the digest of all."""
+    return int.from_bytes(data[:8], "little"), data[8 : 8 + _DIGEST_BYTES]

@@ -9,38 +9,38 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from vivum.checkers.checker import Violation
+from vivum.checkers.checker import Checker, Violation
 from vivum.checkers.consensus.registry import LOG_CHECKERS
 from vivum.checkers.registry import CheckerSet
 from vivum.core.errors import UsageError
-from vivum.core.ids import Incarnation, Member, NodeId
+from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
 from vivum.core.machine import Command, Effect, Event, Persist
 from vivum.core.randomness import RandomSource
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.observe.trace import HashTrace, Tracer
+from vivum.protocols.consensus.client_settings import LogClientSettings, LogServerSettings
 from vivum.protocols.consensus.commands import (
     AddLearner,
-    CommandsAnswered,
     PromoteLearner,
-    ReadsAllowed,
     Recorded,
     RemoveReplica,
-    SessionOpened,
     TransferLeadership,
 )
 from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
 from vivum.protocols.consensus.machine import ReplicaMachine
 from vivum.protocols.consensus.records import founding_record
+from vivum.protocols.consensus.server import LogServer
 from vivum.protocols.consensus.settings import ConsensusSettings
+from vivum.protocols.consensus.state_machine import AnswersQueries
 from vivum.sim.clock import DriftingClock
 from vivum.sim.engine import Network, Scheduler
 from vivum.sim.faults import FaultInjector
 from vivum.sim.host import Host, HostProfile
 from vivum.sim.loss import IndependentLoss
 from vivum.sim.network import LinkProfile
-from vivum.sim.replicas.client import ClientPlan, SimulatedClient
+from vivum.sim.replicas.client import ClientPlan, LedgerClient, SimulatedClient
 from vivum.sim.replicas.disk import SimulatedDisk
 from vivum.sim.replicas.ledger import Ledger
 from vivum.sim.scenario import FaultSpec, HostSpec, NetworkSpec
@@ -85,7 +85,7 @@ class DiskHost(Host):
     """A host whose disk tears what is being written when it dies."""
 
     replica: ReplicaMachine
-    ledger: Ledger
+    application: AnswersQueries
     store: SimulatedDisk
 
     def _do(self, effect: Effect) -> None:
@@ -98,12 +98,15 @@ class DiskHost(Host):
 class ReplicaWorld:
     """One simulation."""
 
+    client_type: type[SimulatedClient] = LedgerClient
+    checker_types: tuple[type[Checker], ...] = tuple(LOG_CHECKERS.values())
+
     def __init__(self, plan: ReplicaPlan, seed: int, trace: Tracer | None = None, *, frames: bool = False) -> None:
         self.plan = plan
         self.seed = seed
         self.scheduler = Scheduler()
         self.hosts: dict[NodeId, DiskHost] = {}
-        self.checkers = CheckerSet([each() for each in LOG_CHECKERS.values()])
+        self.checkers = CheckerSet([each() for each in self.checker_types])
         self.leaders: list[NodeId] = []
         self._hash = HashTrace()
         self._random = RandomSource(seed)
@@ -121,37 +124,47 @@ class ReplicaWorld:
         self.founders = ReplicaConfiguration(self._places[node] for node in list(names)[: plan.replicas])
         for node in names:
             self.hosts[node] = self._make_host(node)
-        self.clients = [
-            SimulatedClient(
-                number,
-                GROUP,
-                each,
-                self.hosts,
-                lambda node: self.hosts[node].ledger,
-                self.scheduler,
-                self._random.fork("client", number),
-                self._trace,
-            )
-            for number, each in enumerate(plan.clients, 1)
-        ]
+        self.clients = [self._make_client(number, each) for number, each in enumerate(plan.clients, 1)]
         self.faults = FaultInjector(self.scheduler, self.network, dict(self.hosts), None, plan.duration_ns, self._trace)
         self._healed = False
         self.unanswered = ""
 
     # Building.
 
-    def _make_host(self, node: NodeId) -> DiskHost:
-        spec, rng = self.plan.host, self._random.fork("host", node)
-        clock = DriftingClock(
+    def _make_clock(self, rng: RandomSource) -> DriftingClock:
+        spec = self.plan.host
+        return DriftingClock(
             rng.randint(0, spec.clock_offset), rng.randint(-spec.clock_drift_ppm, spec.clock_drift_ppm)
         )
-        profile = HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes, spec.memory_cost)
+
+    def _profile(self) -> HostProfile:
+        spec = self.plan.host
+        return HostProfile(spec.receive_cost, spec.send_cost, spec.socket_bytes, spec.inbox_bytes, spec.memory_cost)
+
+    def _make_client(self, number: int, plan: ClientPlan) -> SimulatedClient:
+        assert self._trace is not None
+        rng = self._random.fork("client", number)
+        return self.client_type(
+            number,
+            GROUP,
+            plan,
+            [Endpoint(*each.endpoint) for each in self._places.values()],
+            LogClientSettings(frame_bytes_max=self.plan.settings.frame_bytes_max),
+            self.scheduler,
+            self.network,
+            self._profile(),
+            self._make_clock(rng.fork("clock")),
+            rng,
+            self._trace,
+        )
+
+    def _make_host(self, node: NodeId) -> DiskHost:
         host = DiskHost(
             node,
             self.scheduler,
             self.network,
-            profile,
-            clock,
+            self._profile(),
+            self._make_clock(self._random.fork("host", node)),
             self._random.fork("link", node),
             self._make_node,  # type: ignore[arg-type]
             self._trace,
@@ -182,10 +195,16 @@ class ReplicaWorld:
         if spec.clock_offset or spec.clock_drift_ppm:
             trace = in_true_time(trace, self.scheduler)
         gate = Gate(domain_tag("sim"), counters, member, trace)
-        host.ledger = Ledger(self.plan.padding_bytes)
+        host.application = self.make_application()
         host.replica = self.make_replica(host, gate, incarnation)
+        settings = LogServerSettings(frame_bytes_max=self.plan.settings.frame_bytes_max)
+        server = LogServer(host.replica, host.application, gate, settings, now_ns=host.local_now_ns)
         self._counters.append(counters)
-        return Node(member, gate, [host.replica], counters)
+        return Node(member, gate, [server], counters)
+
+    def make_application(self) -> AnswersQueries:
+        """Make the application of one life of a replica."""
+        return Ledger(self.plan.padding_bytes)
 
     def make_replica(self, host: DiskHost, gate: Gate, incarnation: Incarnation) -> ReplicaMachine:
         """Make a replica of what is on its disk."""
@@ -193,7 +212,7 @@ class ReplicaWorld:
             host.node_id,
             GROUP,
             host.store.open(),
-            host.ledger,
+            host.application,
             gate,
             self._random.fork("replica", host.node_id, incarnation),
             self.plan.settings,
@@ -226,7 +245,7 @@ class ReplicaWorld:
         self._healed = True
         self.faults.heal()
         for client in self.clients:
-            client.stop_issuing()
+            client.heal()
 
     def _is_whole(self) -> bool:
         """Return whether everything issued is answered, and all replicas have applied the same."""
@@ -254,7 +273,7 @@ class ReplicaWorld:
         counters = Counters()
         for each in self._counters:
             counters.add(each)
-        answered = sum(client.answered + client.reads_answered for client in self.clients)
+        answered = sum(client.answered for client in self.clients)
         return Result(
             seed=self.seed,
             trace_hash=self._hash.hexdigest(),
@@ -262,7 +281,7 @@ class ReplicaWorld:
             records=self._hash.count,
             simulated_s=self.scheduler.now_ns / SECOND,
             accepted=answered,
-            refused=sum(client.expired for client in self.clients),
+            refused=sum(client.lost for client in self.clients),
             delivered=answered,
             arrivals=self.network.arrivals,
             losses=dict(sorted(self.network.losses.items())),
@@ -274,20 +293,10 @@ class ReplicaWorld:
 
     # Events of replicas.
 
-    def _on_event(self, host: DiskHost, event: Event) -> None:
-        match event:
-            case Recorded(record):
-                assert self._trace is not None
-                self._trace(replace(record, time_ns=self.scheduler.now_ns))
-            case CommandsAnswered():
-                for client in self.clients:
-                    client.on_answered(event)
-            case SessionOpened():
-                for client in self.clients:
-                    client.on_opened(event)
-            case ReadsAllowed():
-                for client in self.clients:
-                    client.on_allowed(host.node_id, event)
+    def _on_event(self, host: DiskHost, event: Event) -> None:  # noqa: ARG002 - as hosts call it
+        if isinstance(event, Recorded):
+            assert self._trace is not None
+            self._trace(replace(event.record, time_ns=self.scheduler.now_ns))
 
     # The operator.
 

@@ -1,0 +1,1 @@
+"""What a key-value store promises, judged from what its clients saw alone."""

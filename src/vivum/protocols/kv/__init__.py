@@ -1,0 +1,1 @@
+"""The key-value store on a replicated log: `docs/design/kv.md`."""

@@ -1,0 +1,1 @@
+"""Three replicas of a key-value store, for tests with real sockets."""
