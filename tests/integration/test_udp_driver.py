@@ -15,11 +15,11 @@ import pytest
 from vivum.core.errors import HostError, UsageError
 from vivum.core.ids import Channel, Endpoint, GroupId, Incarnation, Member, NodeId
 from vivum.core.machine import Datagram, Delivery
-from vivum.node.compose import compose_service
 from vivum.node.node import Node
 from vivum.observe.counters import Counters
 from vivum.protocols.commands import JoinGroup, SendMessages
 from vivum.protocols.membership.client.client import MembershipClient
+from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.reference.machine import ReferenceMachine
@@ -91,7 +91,9 @@ def test_qsm_joins_by_its_service_and_delivers_to_all_over_real_sockets(domain: 
 
     async def scenario() -> None:
         service_port = UdpPort(domain)
-        service = compose_service(domain, service_port.endpoint, random.Random(0))
+        service_member, service_counters = Member(NodeId(999), Incarnation(1)), Counters()
+        service_gate = Gate(domain, service_counters, service_member)
+        service = Node(service_member, service_gate, [ServiceMachine(service_member, service_gate)], service_counters)
         drivers = [Driver(service, service_port)]
         machines, inboxes = [], []
         for number in (1, 2, 3, 4):

@@ -7,10 +7,11 @@ from vivum.core.ids import Channel, Endpoint, GroupId
 from vivum.core.limits import Limits
 from vivum.core.machine import ChannelClosed, ChannelOpened, Datagram, Delivery, Event
 from vivum.core.time import MILLISECOND, SECOND
-from vivum.node.compose import MemberParts, compose_member
+from vivum.node.compose import MemberParts, compose_member, compose_service
 from vivum.node.domain import JoinDomain, WayIn
 from vivum.node.node import Node
 from vivum.protocols.commands import JoinGroup
+from vivum.protocols.discovery.beaconer import StartBeacon
 from vivum.protocols.qsm.settings import QsmSettings
 from vivum.protocols.ricochet.settings import TimelySettings
 
@@ -38,7 +39,8 @@ class Wire:
         self.events: dict[Endpoint, list[Event]] = {}
         self._channels: dict[Endpoint, set[Channel]] = {}
         endpoints = [Endpoint("10.0.0.1", 1000 + number) for number in range(nodes + 1)]
-        made: dict[Endpoint, MemberParts] = {
+        service = compose_service(DOMAIN, endpoints[0], 1, multicast=True)
+        self.members: dict[Endpoint, MemberParts] = {
             endpoint: compose_member(
                 f"node {endpoint.port}",
                 DOMAIN,
@@ -46,16 +48,17 @@ class Wire:
                 Random(endpoint.port),
                 settings or QsmSettings(),
                 limits or Limits(),
-                WayIn(embedded=endpoint is endpoints[0]),
+                WayIn(embedded=False),
                 timely=timely,
             )
-            for endpoint in endpoints
+            for endpoint in endpoints[1:]
         }
-        self._nodes: dict[Endpoint, Node] = {endpoint: parts.node for endpoint, parts in made.items()}
-        self.members = {endpoint: made[endpoint] for endpoint in endpoints[1:]}
+        self._nodes: dict[Endpoint, Node] = {endpoints[0]: service.node}
+        self._nodes |= {endpoint: parts.node for endpoint, parts in self.members.items()}
         for endpoint in endpoints:
             self.delivered[endpoint], self.events[endpoint], self._channels[endpoint] = [], [], set()
-        for parts in made.values():
+        service.node.submit(self.now_ns, StartBeacon())
+        for parts in self.members.values():
             parts.node.submit(self.now_ns, JoinDomain())
         self.advance(SECOND)
         for parts in self.members.values():

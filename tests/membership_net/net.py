@@ -1,4 +1,4 @@
-"""A small deterministic world: a service, many nodes with a client and a replica, a link that loses and delays.
+"""A small deterministic world: one service, many clients, a link that loses, doubles and delays at random.
 
 Virtual time; one seed decides everything. Clients are fed through real gates and real bytes.
 """
@@ -14,8 +14,7 @@ from vivum.core.ranges import RangeSet
 from vivum.core.time import MICROSECOND, MILLISECOND, SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.membership.client.changes import ConfigurationChanged, Removed, Welcomed
-from vivum.protocols.membership.client.client import ClientState, MembershipClient
-from vivum.protocols.membership.service.application import ReplicatedDomain
+from vivum.protocols.membership.client.client import MembershipClient
 from vivum.protocols.membership.service.machine import ServiceMachine
 from vivum.protocols.membership.service.role import ServiceRole
 from vivum.protocols.membership.service.state import ConfigurationService
@@ -24,12 +23,10 @@ from vivum.wire.codec import split
 from vivum.wire.control import decode_control
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind, kind_name
-from vivum.wire.service_log import ServiceStatus
+from vivum.wire.standby import ServiceStatus
 
 DOMAIN = 7
 SERVICE = Endpoint("service", 1)
-REFUSED = b""
-"""What a computer says when nobody has the port that a datagram is for."""
 
 
 class Net:
@@ -42,22 +39,21 @@ class Net:
         client_settings: ClientSettings | None = None,
     ):
         self.rng = Random(seed)
-        self._role_rng = Random(~seed)
         self.now_ns = 0
         self.loss = self.duplication = 0.0
         self.delay_ns_min = 50 * MICROSECOND
         self.delay_ns_max = 200 * MICROSECOND
         self.cut: set[Endpoint] = set()
-        self.refuses = False
-        """Whether computers say so when a process is gone."""
-
         self.drop = lambda source, destination, data: False
         self.client_settings = client_settings
         self.service_gate = Gate(DOMAIN, Counters(), Member(NodeId(0), Incarnation(0)))
-        self.settings = service_settings or ServiceSettings(replicas=1)
-        self.home = ServiceRole(self.service_gate, SERVICE, self._role_rng, None, self.settings)
-        self.roles: dict[Endpoint, ServiceRole] = {SERVICE: self.home}
-        self._state = self.home.state
+        settings = service_settings or ServiceSettings(standbys=0)
+        self.home = ServiceRole(self.service_gate, None, settings)
+        self.home.begin(Member(NodeId(1_000_000), Incarnation(1)), 0, 0)
+        self.machine = self.home.serving
+        self.service = self.machine.service
+        self.roles: dict[Endpoint, ServiceRole] = {}
+        self.is_service_up = True
         self.seeds: list[Endpoint] = []
         self.clients: dict[Endpoint, MembershipClient] = {}
         self.gates: dict[Endpoint, Gate] = {}
@@ -67,33 +63,14 @@ class Net:
         self.watched = range(0)
         """Groups that are compared with the oracle at every client and every epoch."""
         self._truth: dict[int, dict[int, tuple[int, tuple[Member, ...]]]] = {0: {}}
-        # By history.
-        self._regions_with: dict[int, dict[int, set[tuple[int, int]]]] = {}
-        self._last: dict[int, int] = {}
+        self._regions_with: dict[ConfigurationService, dict[int, set[tuple[int, int]]]] = {}
+        self._last: dict[ConfigurationService, int] = {}
         self.views_of: dict[Member, list[tuple[int, int]]] = {}
         """Region views that each life was ever a member of, in order, by the service's own list."""
-        self._paused: dict[Endpoint, tuple[MembershipClient | None, ServiceRole, list]] = {}
+        self._paused: dict[Endpoint, tuple[MembershipClient, list]] = {}
         self._packets: list = []
         self._order = 0
         self._names = 0
-        self.home.begin(0, is_only=True)
-        self._collect_all()
-
-    @property
-    def is_service_up(self) -> bool:
-        return SERVICE in self.roles
-
-    @property
-    def machine(self) -> ServiceMachine:
-        """Who speaks for the service: the latest of them."""
-        return self.serving()[-1][1]
-
-    @property
-    def service(self) -> ConfigurationService:
-        """What the service has decided, as far as its latest speaker knows."""
-        if serving := self.serving():
-            self._state = serving[-1][1].state
-        return self._state.service
 
     def add(
         self, host: str, wanted: int = 0, name: str | None = None, start: bool = True, seeds=()
@@ -108,7 +85,8 @@ class Net:
         )  # fmt: skip
         self.clients[endpoint] = client
         self.gates[endpoint] = gate
-        self.roles[endpoint] = ServiceRole(gate, endpoint, self._role_rng, client, self.settings)
+        if self.machine.settings.standbys:
+            self.roles[endpoint] = ServiceRole(gate, client, self.machine.settings)
         self.changes[client] = []
         if start:
             client.start(self.now_ns)
@@ -123,14 +101,12 @@ class Net:
     def pause(self, host: str) -> None:
         """The process on a host stops for a while; what arrives waits in its socket."""
         endpoint = Endpoint(host, 1)
-        self._paused[endpoint] = (self.clients.pop(endpoint, None), self.roles.pop(endpoint), [])
+        self._paused[endpoint] = (self.clients.pop(endpoint), [])
 
     def resume(self, host: str) -> None:
         """It goes on, first with what arrived meanwhile."""
         endpoint = Endpoint(host, 1)
-        client, self.roles[endpoint], waiting = self._paused.pop(endpoint)
-        if client is not None:
-            self.clients[endpoint] = client
+        self.clients[endpoint], waiting = self._paused.pop(endpoint)
         for source, data in waiting:
             self._order += 1
             heappush(self._packets, (self.now_ns, self._order, source, endpoint, data))
@@ -147,7 +123,7 @@ class Net:
 
     def send(self, source: Endpoint, destination: Endpoint, data: bytes) -> None:
         """Put a datagram on the link, whoever made it."""
-        kind = self._name_of(data) if data else "REFUSED"
+        kind = self._name_of(data)
         self.frames[kind] += 1
         self.bytes[kind] += len(data)
         if source in self.cut or destination in self.cut or self.drop(source, destination, data):
@@ -188,6 +164,8 @@ class Net:
 
     def _next_ns(self) -> int | None:
         times = [each.next_deadline_ns() for each in (*self.clients.values(), *self.roles.values())]
+        if self.is_service_up:
+            times.append(self.home.next_deadline_ns())
         if self._packets:
             times.append(self._packets[0][0])
         return min((at_ns for at_ns in times if at_ns is not None), default=None)
@@ -196,25 +174,25 @@ class Net:
         now_ns = self.now_ns
         while self._packets and self._packets[0][0] <= now_ns:
             _, _, source, destination, data = heappop(self._packets)
-            if data == REFUSED:
-                if destination in self.roles:
-                    self.roles[destination].on_refused(now_ns, source)
-            elif destination in self._paused:
-                self._paused[destination][2].append((source, data))
-            elif destination in self.roles:
-                gate = self.service_gate if destination == SERVICE else self.gates[destination]
-                for frame in gate.open(now_ns, source, data):
-                    if frame.kind != Kind.CONFIGURATION:
-                        self.roles[destination].on_frame(now_ns, source, frame)
-                    elif destination in self.clients:
+            if destination == SERVICE and not self.is_service_up:
+                continue
+            if destination == SERVICE:
+                for frame in self.service_gate.open(now_ns, source, data):
+                    self.home.on_frame(now_ns, source, frame)
+            elif destination in self.clients:
+                for frame in self.gates[destination].open(now_ns, source, data):
+                    if frame.kind == Kind.CONFIGURATION:
                         self.clients[destination].on_frame(now_ns, source, frame)
-            elif self.refuses:
-                # The computer lives, and the process does not.
-                self.send(destination, source, REFUSED)
+                    elif destination in self.roles:
+                        self.roles[destination].on_frame(now_ns, source, frame)
+            elif destination in self._paused:
+                self._paused[destination][1].append((source, data))
+        if self.is_service_up:
+            self.home.on_timer(now_ns)
         for role in self.roles.values():
-            deadline_ns = role.next_deadline_ns()
-            if deadline_ns is not None and deadline_ns <= now_ns:
-                role.on_timer(now_ns)
+            role.on_timer(now_ns)
+        for _, machine in self.serving():
+            self._note_truth(machine.service)
         for client in self.clients.values():
             deadline_ns = client.next_deadline_ns()
             if deadline_ns is not None and deadline_ns <= now_ns:
@@ -224,27 +202,27 @@ class Net:
     def _collect_all(self) -> None:
         for endpoint in list(self.clients):
             self._collect(endpoint)
-        for endpoint, role in list(self.roles.items()):
-            client = self.clients.get(endpoint)
-            if client is not None and client.state is ClientState.LEFT and not role.history and self.refuses:
-                # Nothing keeps its process.
-                del self.roles[endpoint]
-            while (frames := role.make_frames(ROOM_BYTES_UNLIMITED)) or role.effects:
-                # What the replica sends before its record is among the effects.
-                frames, role.effects = [*role.effects, *frames], []
+        while self.is_service_up and (frames := self.home.make_frames(ROOM_BYTES_UNLIMITED)):
+            for datagram in frames:
+                self.send(SERVICE, datagram.destination, datagram.data)
+        for endpoint, role in self.roles.items():
+            while endpoint in self.clients and (frames := role.make_frames(ROOM_BYTES_UNLIMITED)):
                 for datagram in frames:
                     self.send(endpoint, datagram.destination, datagram.data)
-            if role.serving is not None:
-                self._note_truth(role.history, role.serving.state)
 
     def kill_service(self) -> None:
         """The process of the service dies."""
-        del self.roles[SERVICE]
+        self.is_service_up = False
 
     def serving(self) -> list[tuple[Endpoint, ServiceMachine]]:
         """List those who serve, the lowest term first."""
-        found = [(where, role.serving) for where, role in self.roles.items() if role.serving is not None]
-        return sorted(found, key=lambda pair: (pair[1].state.founded_ns, pair[1].term))
+        found = [(SERVICE, self.machine)] if self.is_service_up and self.home.serving is not None else []
+        found += [(where, role.serving) for where, role in self.roles.items() if role.serving is not None]
+        return sorted(found, key=lambda pair: pair[1].term)
+
+    def follow_service(self) -> None:
+        """Compare from now on with the service of the highest term."""
+        self.service = self.serving()[-1][1].service
 
     def _collect(self, endpoint: Endpoint) -> None:
         client = self.clients[endpoint]
@@ -262,25 +240,24 @@ class Net:
         lives = sorted(self.service.lives.values(), key=lambda life: life.age)
         return tuple(life.member for life in lives if group in life.groups)
 
-    def _note_truth(self, history: int, state: ReplicatedDomain) -> None:
+    def _note_truth(self, service: ConfigurationService) -> None:
         """Number the views of watched groups by comparing everything with everything."""
-        service = state.service
         epoch = service.epoch
-        if history not in self._last:
-            self._last[history] = state.parent_epoch
-            self._regions_with[history] = {group: self._views_with(service, group) for group in self.watched}
-            self._truth.setdefault(epoch, self._truth[state.parent_epoch])
-            if state.parent:
-                self._last[history] = epoch
-        if epoch <= self._last[history]:
+        if service not in self._last:
+            # A copy that took over: it goes on from the last epoch of which it knows.
+            self._last[service] = service.ends[-1] if service.ends else 0
+            self._regions_with[service] = {group: self._views_with(service, group) for group in self.watched}
+            if not service.ends:
+                self._regions_with[service] = {}
+        if self._last[service] == epoch:
             return
         assert epoch not in self._truth, f"two services made epoch {epoch}"
-        truth = dict(self._truth[self._last[history]])
-        self._last[history] = epoch
+        truth = dict(self._truth[self._last[service]])
+        self._last[service] = epoch
         for group in self.watched:
             now = self._views_with(service, group)
-            if now != self._regions_with[history].get(group, set()):
-                self._regions_with[history][group] = now
+            if now != self._regions_with[service].get(group, set()):
+                self._regions_with[service][group] = now
                 regions = [each for each in service.regions.all() if group in each.groups]
                 placed = [(each, *pair) for each in regions for pair in each.by_age]
                 members = sorted(

@@ -16,7 +16,7 @@ NOTHING = encode_changes(ConfigurationChanges((), (), ()))
 
 
 def net_of(count, **settings):
-    net = Net(1, ServiceSettings(**{"replicas": 1, **settings}))
+    net = Net(1, ServiceSettings(**{"standbys": 0, **settings}))
     clients = [net.add(f"h{number}", wanted=number) for number in range(1, count + 1)]
     net.run_for(10 * MILLISECOND)
     return net, clients
@@ -27,16 +27,13 @@ def refused(gate):
 
 
 def to_service(net, host, member, message):
-    machine = net.machine
-    data = encode_control(Kind.MEMBERSHIP, DOMAIN, *member, machine.history, machine.term, 0, message)
+    data = encode_control(Kind.MEMBERSHIP, DOMAIN, *member, 0, 1, 0, message)
     net.send(Endpoint(host, 1), SERVICE, data)
     net.run_for(MILLISECOND)
 
 
 def to_client(net, host, message, source=SERVICE):
-    machine = net.machine
-    data = encode_control(Kind.CONFIGURATION, DOMAIN, 9, 1, machine.history, machine.term, 0, message)
-    net.send(source, Endpoint(host, 1), data)
+    net.send(source, Endpoint(host, 1), encode_control(Kind.CONFIGURATION, DOMAIN, 9, 1, 0, 1, 0, message))
     net.run_for(MILLISECOND)
 
 

@@ -346,6 +346,9 @@ def test_what_a_node_sends_after_it_came_to_another_service_reaches_the_others(l
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
+@pytest.mark.xfail(
+    strict=True, reason="the service is not handed over: with half of the nodes gone nobody may take over"
+)
 def test_who_stays_keeps_its_life_when_the_carrier_of_the_service_and_another_node_leave_at_once() -> None:
     world = World(seed=18)
 

@@ -9,8 +9,6 @@ another life without any end. What may cost a node its life (`harm.py` has the f
 - such faults at more than half of all other nodes, as when a partition cuts the larger side off: the nodes that it
   does not name are then those that have to give way.
 
-No life begins twice: then two services gave one number, or one gave it again.
-
 A node may lose one life for each such fault. Where no fault is, nobody loses a life, though links lose up to 5 %,
 repeat and reorder, members join and leave, and the service dies.
 
@@ -33,7 +31,6 @@ class LivesExplained(Checker):
         super().__init__()
         self._harm = HarmLog()
         self._running: dict[int, int] = {}
-        self._begun: dict[tuple[int, int], NodeStarted] = {}
         self._lost: Counter[int] = Counter()
         self._nodes: set[int] = set()
         self._peers: dict[tuple[int, int], set[int]] = {}
@@ -50,9 +47,6 @@ class LivesExplained(Checker):
 
     def on_node_started(self, record: NodeStarted) -> None:
         """Begin a life. One before it that has no end was lost."""
-        first = self._begun.setdefault((record.node, record.incarnation), record)
-        if first is not record:
-            self.report(f"life {record.node}.{record.incarnation} began twice", first, record)
         before = self._running.get(record.node)
         if before is not None and before != record.incarnation:
             self._judge(record, before)

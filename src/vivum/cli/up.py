@@ -1,4 +1,4 @@
-"""`vivum up`: a replica of the configuration service in a process of its own."""
+"""`vivum up`: the configuration service of a domain as a process of its own."""
 
 import asyncio
 from typing import Annotated
@@ -8,9 +8,10 @@ import typer
 from vivum.cli import joining
 from vivum.cli.conventions import JsonOption, command_group, console, say, write_json
 from vivum.cli.running import run_until_stopped
+from vivum.core.errors import HostError
 from vivum.core.ids import Endpoint
-from vivum.live.connecting import meeting_port, seed_endpoint
-from vivum.live.handle import LEAVE_S
+from vivum.live.connecting import meeting_port
+from vivum.protocols.discovery.rank import ServiceInfo
 from vivum.runtime.interfaces import hears_multicast
 from vivum.runtime.metrics import MetricsServer, metrics_place
 from vivum.runtime.service_host import ServiceHost
@@ -24,55 +25,46 @@ def up(
     domain: joining.DomainOption = joining.DEFAULT_DOMAIN,
     interface: joining.InterfaceOption = joining.DEFAULT_INTERFACE,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="UDP port; 0 lets the system choose.")] = 0,
-    seed: joining.SeedsOption = None,
     unicast: joining.UnicastOption = False,
     metrics: joining.MetricsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run the service of a domain until Ctrl-C. Nodes find it by its beacon, or by --seed host:port.
-
-    It is a node without an application: several of them on different hosts are replicas of each other, and so are the
-    oldest other nodes. Where there is no multicast, name the others with --seed and give each a --port.
-    """
+    """Run the service of a domain until Ctrl-C. Nodes find it by its beacon, or by --seed host:port."""
     place = None if metrics is None else metrics_place(metrics)
-    seeds = tuple(map(seed_endpoint, seed or ()))
-    run_until_stopped(_serve(domain, interface, port, seeds, unicast, place, as_json))
+    run_until_stopped(_serve(domain, interface, port, unicast, place, as_json))
 
 
 async def _serve(
-    domain: str,
-    interface: str,
-    port: int,
-    seeds: tuple[Endpoint, ...],
-    unicast: bool,
-    metrics: Endpoint | None,
-    as_json: bool,
+    domain: str, interface: str, port: int, unicast: bool, metrics: Endpoint | None, as_json: bool
 ) -> None:
     tag = domain_tag(domain)
     multicast = not unicast and hears_multicast(tag, interface)
-    if not multicast and not port and not seeds:
+    if not multicast and not port:
         # Where nodes without multicast look for it by themselves.
         port = meeting_port(tag)
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ended: asyncio.Future[ServiceInfo | None] = asyncio.get_running_loop().create_future()
 
-    def fail(error: Exception) -> None:
+    def end(by: ServiceInfo | None) -> None:
         if not ended.done():
-            ended.set_exception(error)
+            ended.set_result(by)
 
-    host = ServiceHost(tag, interface, port=port, seeds=seeds, multicast=multicast, on_failed=fail)
+    host = ServiceHost(tag, interface, port=port, multicast=multicast, on_outranked=end)
     out = console(as_json)
-    server = MetricsServer(lambda: host.metrics(domain), lambda: host.is_primary)
-    nodes = 0
+    server = MetricsServer(lambda: host.metrics(domain), lambda: True)
     try:
         where = host.endpoint
         way = "by its beacon" if multicast else f"by --seed {where}"
         out.print(f"service of domain [bold]{domain}[/] on {where}; nodes find it {way}. Ctrl-C ends it.")
         if metrics is not None:
             say(f"metrics at http://{await server.start(metrics)}/metrics")
-        await ended
+        by = await ended
+        if by is not None:
+            raise HostError(
+                f"another service of domain {domain!r} runs at {by.endpoint} and is the one to stay; this one ended"
+            )
     finally:
-        nodes = host.nodes
+        lives = host.nodes
         server.close()
-        await host.close(LEAVE_S)
+        host.close()
         if as_json:
-            write_json({"domain": domain, "endpoint": str(host.endpoint), "nodes_at_end": nodes})
+            write_json({"domain": domain, "endpoint": str(host.endpoint), "nodes_at_end": lives})

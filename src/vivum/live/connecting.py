@@ -114,7 +114,6 @@ def connect(
     loss: float = 0.0,
     poll_us: int = POLL_US,
     shared_memory: bool = True,
-    quorum: Literal["survivors", "majority"] = "survivors",
     metrics: int | str | None = None,
 ) -> Connecting:
     """Join a domain: `async with vivum.connect("demo") as node:` or `node = await vivum.connect("demo")`.
@@ -135,9 +134,6 @@ def connect(
     loopback go through memory that the processes of one user share, instead of the kernel; where that is impossible,
     they go as datagrams. With `metrics`, a port on loopback or "address:port", the node serves Prometheus metrics at
     `/metrics` and answers probes at `/health` and `/ready`.
-    `quorum` decides what the second of two nodes does when the first is gone: "survivors" lets it go on after 2 s. A
-    split of two then makes two domains, which become one again when they hear each other. With "majority" it waits.
-    From three nodes on, a majority of the replicas of the service must hear each other; `node.is_primary` tells.
     Raises `NoServiceError` if no service answers within `timeout_s` seconds.
     """
     environment = current_environment()
@@ -161,8 +157,6 @@ def connect(
         raise UsageError(f"buffer_bytes {buffer_bytes} is out of range; it is 1 to {BUFFER_BYTES_MAX:,}")
     if multicast not in (True, False, "probe"):
         raise UsageError(f"multicast={multicast!r} is unknown; give True, False or 'probe'")
-    if quorum not in ("survivors", "majority"):
-        raise UsageError(f"quorum={quorum!r} is unknown; give 'survivors' or 'majority'")
     if isinstance(seeds, str):
         raise UsageError(f"seeds={seeds!r} is one text; give a list of host:port")
     places = tuple(map(seed_endpoint, seeds))
@@ -191,7 +185,6 @@ def connect(
         poll_us * 1000 if environment.polls else 0,
         shared_memory,
         awaits_network,
-        quorum == "survivors",
     )
     place = None if metrics is None else metrics_place(metrics)
     return Connecting(domain, options, timeout_s, None if trace is None else Path(trace), place)

@@ -1,4 +1,4 @@
-"""A node in the hands of a program: enters topics, installs views, and follows the domain when its history changes.
+"""A node in the hands of a program: enters topics, installs views, and follows the domain when its service changes.
 
 Maps names, types and readers (`vivum.live`) to groups and deliveries (`MemberHost`). Design note:
 `docs/design/runtime.md`.
@@ -40,7 +40,6 @@ from vivum.live.statistics import NodeStatistics
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
 from vivum.live.tracing import NodeTrace
-from vivum.node.domain import NotPrimary, PlaceTaken, PrimaryAgain
 from vivum.protocols.commands import (
     GapReported,
     GroupsLeft,
@@ -54,6 +53,7 @@ from vivum.protocols.commands import (
     Tuning,
 )
 from vivum.protocols.directory.client import AskAnew
+from vivum.protocols.discovery.finder import ServiceFound
 from vivum.runtime.member_host import HostOptions, MemberHost
 from vivum.runtime.metrics import MetricsServer
 from vivum.wire.directory import LoadReport, TopicEntry, TopicRecord
@@ -119,11 +119,9 @@ class NodeHandle:
         self._entering: dict[Seat, None] = {}
         self._changes = MemberChanges()
         self._life: Member | None = None
-        # The history whose groups the seats have, or are about to get.
-        self._history = 0
-        # Changes of the history whose groups the seats do not have yet.
+        self._service: Endpoint | None = None
+        # Changes of the service whose groups the seats do not have yet.
         self._moves = 0
-        self._on_primary: Callable[[bool], None] | None = None
         self._progress = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Why the node is closed, once it is.
@@ -157,27 +155,8 @@ class NodeHandle:
 
     @property
     def carries_service(self) -> bool:
-        """Whether this process leads the configuration service of the domain."""
+        """Whether the domain's configuration service runs in this process."""
         return self._host.carries_service
-
-    @property
-    def voters(self) -> list[Endpoint]:
-        """Where the replicas of the service are that vote, as far as this node knows: it does if it has a replica."""
-        return self._host.parts.domain.voters
-
-    @property
-    def is_primary(self) -> bool:
-        """Whether the node hears the leader of its domain's service.
-
-        If not, it may be on the smaller side of a split. Nothing of the domain changes here then: nobody is dropped,
-        nobody joins, no topic is created. What it sends still reaches the members that it hears, and `flush` waits for
-        the others.
-        """
-        return self._host.is_primary
-
-    def on_primary(self, callback: Callable[[bool], None]) -> None:
-        """Call back whenever `is_primary` changes, with its value."""
-        self._on_primary = callback
 
     def statistics(self) -> NodeStatistics:
         """Return what the node has done so far, and its present state."""
@@ -462,10 +441,10 @@ class NodeHandle:
         # Repeat if a seat that nobody held was forgotten while we asked for others.
         while unknown := [name for name in dict.fromkeys(names) if name not in self._seats]:
             entries = [TopicEntry(name, schema, guarantee.name) for name in unknown]
-            records, history = None, self._history
-            while records is None or history != self._history:
-                # Groups belong to one history: ask again if the node came to another one meanwhile.
-                history = self._history
+            records, service = None, self._service
+            while records is None or service != self._service:
+                # Groups belong to one service: ask again if another one replaced it meanwhile.
+                service = self._service
                 records = await self._browser.enter(entries)
             for record in records:
                 if record.name not in self._seats:
@@ -607,29 +586,26 @@ class NodeHandle:
             case LifeEnded(member):
                 self._life = None
                 self._on_life_lost(member)
-            case PlaceTaken(history):
-                self._on_place(history)
-            case NotPrimary():
-                if self._on_primary is not None:
-                    self.call_safely(self._on_primary, False)
-            case PrimaryAgain():
-                if self._on_primary is not None:
-                    self.call_safely(self._on_primary, True)
+            case ServiceFound(service):
+                if self._service is not None:
+                    self._moves += 1
+                    if self._life is None:
+                        self._hold_sends()
+                    self._loop.call_soon(self._start, self._enter_anew)
+                else:
+                    self._service = service.endpoint
             case _:
                 self._browser.on_event(event)
 
     def _on_life_lost(self, life: Member) -> None:
-        info = self._host.service_info
-        if info is not None and self._history and info.history != self._history:
-            cause = (
-                f"domain {self.domain!r} goes on in another history, led at {info.endpoint}; what node {life} sent "
-                "reached no more than the members of its former one"
-            )
+        info, before = self._host.service_info, self._service
+        if info is not None and before is not None and info.endpoint != before:
+            cause = f"the service of domain {self.domain!r} at {before} was lost or replaced by {info.endpoint}"
         else:
             cause = f"node {life} was dropped from domain {self.domain!r}, or fell too far behind the others"
         text = f"{cause}; it joins again"
-        # The next life may be in another history, where the groups of today are other topics'.
-        self._hold_sends()
+        if self._moves:
+            self._hold_sends()
         for seat in list(self._seats.values()):
             seat.on_life_ended(life)
             if seat.is_leaving:
@@ -654,44 +630,33 @@ class NodeHandle:
         groups = RangeSet((group, group + 1) for group in sorted(seat.group for seat in self._entering))
         self._install_views(client.bundles(groups.intersection(client.groups)))
 
-    # Following another history.
-
-    def _on_place(self, history: int) -> None:
-        """Take the groups of a history that the node came to; where it is the same, go on sending."""
-        before, self._history = self._history, history
-        if before not in (0, history):
-            self._moves += 1
-            self._loop.call_soon(self._start, self._enter_anew)
-        elif not self._moves:
-            self._end_hold()
+    # Following another service.
 
     def _hold_sends(self) -> None:
         """Hold messages of a new life until its groups are known: the old groups may have no other member."""
         for seat in self._seats.values():
             seat.is_moving = True
 
-    def _end_hold(self) -> None:
-        for seat in self._seats.values():
-            if seat.is_moving:
-                seat.is_moving = False
-                seat.notify()
-
     async def _enter_anew(self) -> None:
-        """Enter our topics in another history, and take the groups that it has for them."""
+        """Register our topics with another service, and take the groups that it has for them."""
         try:
             await self._enter_all_again()
         finally:
             self._moves -= 1
             if not self._moves:
-                self._end_hold()
+                for seat in self._seats.values():
+                    seat.is_moving = False
+                    seat.notify()
 
     async def _enter_all_again(self) -> None:
+        info = self._host.service_info
+        self._service = None if info is None else info.endpoint
         self._host.submit(AskAnew())
         held = [seat for seat in self._seats.values() if seat.holders]
         self._seats = {seat.name: seat for seat in held}
         if not held:
             return
-        entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.name) for seat in held]
+        entries = [TopicEntry(seat.name, seat.schema, seat.guarantee.name, seat.group) for seat in held]
         self._move_seats(await self._browser.enter(entries))
         self._by_group = {seat.group: seat for seat in self._seats.values()}
         if self._trace is not None:
@@ -700,13 +665,13 @@ class NodeHandle:
         self._look_at_entering()
 
     def _move_seats(self, records: Iterable[TopicRecord]) -> None:
-        """Move seats to the groups that another history has for their topics. A type mismatch ends the stay."""
+        """Move seats to the groups that another service has for their topics. A type mismatch ends the stay."""
         moved: list[Seat] = []
         leaves: list[Command] = []
         for record in records:
             seat = self._seats.get(record.name)
             if seat is None:
-                # Another history, followed meanwhile, has another type for the topic.
+                # Another service, followed meanwhile, has another type for the topic.
                 continue
             if not seat.holders:
                 # Left meanwhile. Entering again asks for the group anew.
@@ -715,7 +680,7 @@ class NodeHandle:
             try:
                 check_fit(seat.name, seat.schema, seat.guarantee.name, record.schema, record.guarantee)
             except TypeMismatch as error:
-                # In this history the old number may be another topic's.
+                # With this service the old number may be another topic's.
                 leaves.append(LeaveGroup(seat.group))
                 self._expel(seat, error)
                 continue
@@ -727,7 +692,7 @@ class NodeHandle:
         self._host.submit_all(leaves + [seat.join_command() for seat in moved])
 
     def _expel(self, seat: Seat, error: TypeMismatch) -> None:
-        """End a stay in a topic that has another type in another history; raise in all who read, send or wait.
+        """End a stay in a topic that has another type with another service; raise in all who read, send or wait.
 
         Entering the topic again makes a new seat, with the type that it has now.
         """

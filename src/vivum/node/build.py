@@ -40,7 +40,7 @@ class ProtocolEntry:
     settings: type
     make_node: MakeNode
     meaning: str
-    make_service: Callable[[Incarnation, Endpoint, ServiceSettings, Random], Node] | None = None
+    make_service: Callable[[Incarnation, Endpoint, ServiceSettings], Node] | None = None
     """Builds the node of the configuration service, for protocols that need one on a host of its own."""
 
     transport: str = ""
@@ -120,8 +120,10 @@ def _make_member(
     )
 
 
-def _make_service_node(incarnation: Incarnation, endpoint: Endpoint, settings: ServiceSettings, rng: Random) -> Node:
-    return compose_service(domain_tag("sim"), endpoint, rng, settings, incarnation=incarnation)
+def _make_service_node(incarnation: Incarnation, endpoint: Endpoint, settings: ServiceSettings) -> Node:
+    # No other service begins this domain, so no salt: lives are numbered from 1.
+    parts = compose_service(domain_tag("sim"), endpoint, 0, multicast=False, settings=settings, incarnation=incarnation)
+    return parts.node
 
 
 PROTOCOLS: dict[str, ProtocolEntry] = {

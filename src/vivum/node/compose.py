@@ -3,7 +3,7 @@
 Pure: endpoints, time and randomness come in. The runtime opens sockets for such a node, the simulator a link.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -49,6 +49,15 @@ class MemberParts:
     counters: Counters
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceParts:
+    """The node of a configuration service and those of its machines that its host uses."""
+
+    node: Node
+    beaconer: Beaconer
+    counters: Counters
+
+
 class _Member:
     """The machines that every node has, whether it discovers its service or is given one."""
 
@@ -65,8 +74,6 @@ class _Member:
         trace: Tracer | None,
         builder: FrameBuilder | None,
         timely: TimelySettings | None = None,
-        *,
-        survives: bool = True,
     ) -> None:
         self.nobody = Member(wanted, Incarnation(0))
         self.counters = Counters()
@@ -85,20 +92,18 @@ class _Member:
             multicast=settings.multicast,
             spread=self.qsm.spread_channel_of,
         )
-        self.role = ServiceRole(self.gate, endpoint, rng, self.client, survives=survives)
+        self.role = ServiceRole(self.gate, self.client)
         self.surveyor = Surveyor(self.gate)
 
-    def node(self, membership: ProtocolMachine) -> Node:
-        """Make the node. `membership` takes the frames of the service."""
+    def node(self, membership: ProtocolMachine, service: Callable[[], Endpoint | None]) -> Node:
+        """Make the node. `membership` takes the frames of the service; `service` returns its endpoint."""
         client, qsm, gate = self.client, self.qsm, self.gate
         machines: list[ProtocolMachine] = [
             qsm,
             self.unrepaired,
             self.timely,
             membership,
-            DirectoryClient(
-                lambda: client.service_endpoint, lambda: client.member, lambda: (client.history, client.term), gate
-            ),
+            DirectoryClient(service, lambda: client.member, gate),
             DirectoryMachine(self.role.service, gate),
             self.surveyor,
         ]
@@ -124,30 +129,32 @@ def compose_member(
 
     It begins with `JoinDomain`. A `builder` seals its reliable frames in memory of the runtime's choice.
     """
-    member = _Member(
-        name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, timely, survives=way_in.survives
-    )
+    member = _Member(name, domain, endpoint, rng, settings, limits, (), NO_ID, trace, builder, timely)
     gate, role, multicast, seeds = member.gate, member.role, settings.multicast, way_in.seeds
-    client = member.client
     finder = Finder(
+        endpoint, gate, rng, multicast=multicast, seeds=seeds, carry_after_ns=way_in.carry_after_ns(endpoint)
+    )
+    beaconer = Beaconer(
         endpoint,
         gate,
-        rng,
+        role.service,
+        role.heard_since,
         multicast=multicast,
+        dedicated=False,
         seeds=seeds,
-        carry_after_ns=way_in.carry_after_ns(endpoint),
-        followed=lambda: 0 if client.member is None else client.history,
-        bereft=lambda: role.history if role.is_bereft else 0,
+        rouse=role.rouse,
     )
     domain_machine = DomainMachine(
-        Discovery(finder, Beaconer(endpoint, gate, role.service, multicast=multicast, seeds=seeds), gate),
+        Discovery(finder, beaconer, gate),
         role,
         member.qsm,
+        rng,
         multicast=multicast,
         awaits_network=way_in.awaits_network,
-        survives=way_in.survives,
     )
-    node = member.node(domain_machine)
+    node = member.node(
+        domain_machine, lambda: None if domain_machine.service is None else domain_machine.service.endpoint
+    )
     return MemberParts(node, domain_machine, member.client, member.qsm, member.surveyor, member.counters)
 
 
@@ -165,29 +172,40 @@ def compose_member_without_discovery(
 ) -> Node:
     """Make the same node without discovery: one of `services` has the service, or knows where it is.
 
-    It joins at once and asks for the id `wanted`. It leads the service only as one of its replicas.
+    It joins at once and asks for the id `wanted`. It carries the service only as a standby that takes over.
     """
     member = _Member(name, domain, endpoint, rng, settings, Limits(), services, wanted, trace, None, timely)
-    return member.node(member.role)
+    return member.node(member.role, lambda: services[0])
 
 
 def compose_service(
     domain: int,
     endpoint: Endpoint,
-    rng: Random,
-    settings: ServiceSettings | None = None,
+    salt: int,
     *,
+    multicast: bool,
+    settings: ServiceSettings | None = None,
     incarnation: Incarnation = FIRST_LIFE,
-) -> Node:
-    """Make a node that has a replica of the configuration service and nothing else, and founds the only history.
+) -> ServiceParts:
+    """Make the node of a configuration service in a process of its own, with its directory and its beacon.
 
-    Only its first life does: a later one has lost the state, and nobody takes it in.
+    Only its first life serves: a later one has lost the state, and only tells clients where the service went. `salt`
+    keeps services apart that begin without knowing of each other.
     """
     counters = Counters()
     member = Member(SERVICE_NODE, incarnation)
     gate = Gate(domain, counters, member)
-    role = ServiceRole(gate, endpoint, rng, None, settings)
+    role = ServiceRole(gate, settings=settings)
     if incarnation == FIRST_LIFE:
-        role.begin(0, is_only=True)
-    machines: list[ProtocolMachine] = [role, DirectoryMachine(role.service, gate)]
-    return Node(member, gate, machines, counters)
+        role.begin(member, 0, salt)
+    beaconer = Beaconer(
+        endpoint,
+        gate,
+        role.service,
+        role.heard_since,
+        multicast=multicast,
+        dedicated=True,
+        rouse=role.rouse,
+    )
+    machines: list[ProtocolMachine] = [role, DirectoryMachine(role.service, gate), beaconer]
+    return ServiceParts(Node(member, gate, machines, counters), beaconer, counters)

@@ -1,50 +1,44 @@
-"""A node's place in its domain: finds the leader of the service or founds one, joins, follows, hands over, leaves.
+"""A node's place in its domain: finds a service or carries it, joins, follows when the service changes, leaves.
 
 Design note: `docs/design/runtime.md`, "Discovery". Composes the finder, the beaconer and the node's role in the
 service, and directs the client of membership, which QSM drives. These report what happened; this machine decides what
 follows. It acts after the reporting call has returned, so no machine changes in the middle of its own call.
 
-Knows neither sockets nor names of topics. Invariants: a service that is led here is announced by the beaconer and
-trusted by the finder; no history is founded before the network was seen to work, nor by a node whose own history may
-go on elsewhere; once the node leaves, discovery changes nothing.
+Knows neither sockets nor names of topics. Invariants: a service that is carried here is announced by the beaconer and
+trusted by the finder; no service begins before the network was seen to work; once the node leaves, discovery changes
+nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.errors import UsageError
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Endpoint, Incarnation, Member
 from vivum.core.machine import Command, Datagram, Effect, Event
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.discovery.beaconer import EndBeacon, ServiceOutranked, StartBeacon
-from vivum.protocols.discovery.finder import (
-    ReplicaEnded,
-    ServiceAbsent,
-    ServiceFound,
-    ServiceLost,
-    StartSeeking,
-    TrustService,
-)
+from vivum.protocols.discovery.finder import ServiceAbsent, ServiceFound, ServiceLost, StartSeeking, TrustService
 from vivum.protocols.discovery.machine import Discovery
 from vivum.protocols.discovery.rank import ServiceInfo
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
 from vivum.protocols.membership.client.client import ClientState
 from vivum.protocols.membership.service.machine import ServiceMachine
-from vivum.protocols.membership.service.role import ServiceRole
+from vivum.protocols.membership.service.role import SERVICE_NODE, ServiceRole
 from vivum.protocols.qsm.machine import QsmMachine
 from vivum.wire.codec import Frame
 from vivum.wire.kinds import Kind
 
 CARRY_STEP_NS = 150 * MILLISECOND
-"""How much longer each further seed waits before it founds a history."""
+"""How much longer each younger node waits before it begins a service in the place of a lost one."""
 
-FOLLOW_PATIENCE_NS = 1 * SECOND
-"""How long the leader of another history may take to greet a node, if it goes on from the node's own one, before the
-node begins a new life there."""
+TAKEOVER_PATIENCE_NS = 5 * SECOND
+"""How long standbys may take to replace a lost service before a node begins a new one."""
 
-NOT_PRIMARY_AFTER_NS = 1 * SECOND
-"""How long a node looks for the next leader before it says that it is cut off: longer than most elections."""
+FOLLOW_PATIENCE_NS = 2 * SECOND
+"""How long a service of a later round may take to contact a node before the node begins a new life there."""
 
 MEETING_PATIENCE_NS = 1500 * MILLISECOND
 """How much longer a node without the meeting port waits."""
@@ -70,31 +64,6 @@ class TrustNetwork(Command):
 @dataclass(frozen=True, slots=True)
 class NetworkAwaited(Event):
     """Nobody answers, and the network was not seen to work: the node keeps seeking and begins no service."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoteRefused(Command):
-    """Note that no process has an endpoint: its computer, which is this one, says so."""
-
-    endpoint: Endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class NotPrimary(Event):
-    """The node hears no leader: its part of the domain changes nothing until it does. What it sends in its views still
-    reaches those members that it hears, and is confirmed when all have it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PrimaryAgain(Event):
-    """The node hears a leader again."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceTaken(Event):
-    """The node has a life in a history: a new life, or its old one in a history that goes on from the one before."""
-
-    history: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +96,6 @@ class WayIn:
     awaits_network: bool = False
     """Begin no service before the network was seen to work."""
 
-    survives: bool = True
-    """One of two nodes goes on alone when the other is gone. False: it waits, as nodes without a majority always do."""
-
     def carry_after_ns(self, endpoint: Endpoint) -> int | None:
         """Return how much longer a node at this endpoint waits before it begins a service; None if it never does."""
         if not self.embedded:
@@ -145,18 +111,19 @@ class DomainMachine:
     """Decides where a node belongs."""
 
     kinds = Discovery.kinds | ServiceRole.kinds
-    commands: frozenset[type[Command]] = frozenset({JoinDomain, LeaveDomain, TrustNetwork, NoteRefused})
+    commands: frozenset[type[Command]] = frozenset({JoinDomain, LeaveDomain, TrustNetwork})
     transport = ""
+    has_data = False
 
     def __init__(
         self,
         discovery: Discovery,
         role: ServiceRole,
         qsm: QsmMachine,
+        rng: Random,
         *,
         multicast: bool,
         awaits_network: bool = False,
-        survives: bool = True,
     ) -> None:
         """Prepare. The client of `qsm` is directed from here, and started only when there is a service to ask."""
         self.state = DomainState.OUTSIDE
@@ -169,16 +136,13 @@ class DomainMachine:
         self._role = role
         self._qsm = qsm
         self._client = qsm.client
-        self._survives = survives
+        self._rng = rng
         self._multicast = multicast
         self._endpoint = qsm.client.endpoint
         self._timers: Deadlines[str] = Deadlines()
         self._now_ns = 0
-        # The speaker here whose beginning was acted upon.
+        # The carried service whose beginning was acted upon.
         self._announced: ServiceMachine | None = None
-        self._place: tuple[Member, int] | None = None
-        self.is_primary = True
-        """Whether a leader was heard lately, or none was known yet."""
 
     @property
     def service(self) -> ServiceInfo | None:
@@ -187,21 +151,8 @@ class DomainMachine:
 
     @property
     def carries_service(self) -> bool:
-        """Whether this node leads the configuration service."""
+        """Whether the configuration service is in this node."""
         return self._role.serving is not None
-
-    @property
-    def voters(self) -> list[Endpoint]:
-        """Where the replicas that vote are, as far as the replica of this node knows; none if it is blank."""
-        return self._role.voters
-
-    @property
-    def neighbours(self) -> list[Endpoint]:
-        """Those of this computer whose end matters to this node: replicas, and if it leads, all nodes."""
-        places = dict.fromkeys(self._role.replica_endpoints)
-        if self._role.serving is not None:
-            places |= dict.fromkeys(life.endpoint for life in self._role.serving.service.lives.values())
-        return [each for each in places if each.host == self._endpoint.host and each != self._endpoint]
 
     # Input.
 
@@ -218,8 +169,6 @@ class DomainMachine:
                 self._leave(within_ns)
             case TrustNetwork():
                 self._trust_network()
-            case NoteRefused(endpoint):
-                self._role.on_refused(now_ns, endpoint)
         self._act()
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
@@ -254,11 +203,6 @@ class DomainMachine:
                 case "follow":
                     if self.service is not None:
                         self._follow_now(self.service)
-                case "primary":
-                    self.is_primary = False
-                    self.effects.append(NotPrimary())
-                case "hand over":
-                    self._client.leave(now_ns)
                 case "leave":
                     self._become_left()
 
@@ -284,18 +228,14 @@ class DomainMachine:
                 self._follow(service)
             case ServiceAbsent():
                 self._begin_service()
-            case ReplicaEnded(endpoint):
-                self._role.on_refused(self._now_ns, endpoint)
-            case ServiceLost():
+            case ServiceLost(_, has_ended):
                 self._timers.cancel("follow")
-                if self._client.member is not None and self.is_primary:
-                    self._timers.set_earlier("primary", self._now_ns + NOT_PRIMARY_AFTER_NS)
-                if not self._multicast:
-                    self._finder.ask_also(self._client.endpoints.values())
+                if has_ended:
+                    self._role.on_service_ended()
+                self._rank_by_age()
             case ServiceOutranked(by):
                 # Nodes that had joined here follow too, each with a new life.
-                self._role.forget()
-                self._announced = None
+                self._end_service()
                 self._finder.submit(self._now_ns, TrustService(by))
 
     def _trust_network(self) -> None:
@@ -310,27 +250,21 @@ class DomainMachine:
 
     def _follow(self, service: ServiceInfo) -> None:
         client = self._client
-        self._timers.cancel("primary")
-        if not self.is_primary:
-            self.is_primary = True
-            self.effects.append(PrimaryAgain())
-        if client.member is None or client.history == 0:
-            self._follow_now(service)
-        elif client.history == service.history:
-            self._timers.cancel("follow")
-            if not client.follows(service.endpoint):
-                client.seek_at(service.endpoint)
-        else:
-            # If that history goes on from this one, its leader greets the node, and the life goes on: give it time.
+        is_later = service.term >> ROUND_BITS > client.term >> ROUND_BITS
+        if client.member is not None and client.term and is_later:
+            # A standby that took over contacts its nodes itself, and their lives go on: give it time.
             self._timers.set_earlier("follow", self._now_ns + FOLLOW_PATIENCE_NS)
+        else:
+            self._follow_now(service)
 
     def _follow_now(self, service: ServiceInfo) -> None:
         now_ns, client = self._now_ns, self._client
         self._timers.cancel("follow")
-        if self._role.history not in (0, service.history):
-            self._role.forget()
-            self._announced = None
-        if client.member is not None and client.history == service.history:
+        is_with = client.member is not None and client.follows(service.endpoint) and client.term == service.term
+        if service.endpoint != self._endpoint and (self.carries_service or not is_with):
+            # If that service gave this life, this node is its standby and keeps its copy.
+            self._end_service()
+        if is_with:
             return
         client.serve_by(now_ns, [service.endpoint])
         if client.state is ClientState.IDLE:
@@ -340,34 +274,47 @@ class DomainMachine:
         self.effects += self._qsm.effects
         self._qsm.effects.clear()
 
-    # Leading the service.
+    def _rank_by_age(self) -> None:
+        """Set how long to wait before beginning a service: the oldest node that is left begins first."""
+        client = self._client
+        aged = sorted(
+            {pair for config in client.regions.values() for pair in zip(config.ages, config.members, strict=True)}
+        )
+        index = next((index for index, (_, member) in enumerate(aged) if member == client.member), len(aged))
+        # Where a majority of the nodes is left, a standby takes over; begin anew only if none does.
+        patience_ns = TAKEOVER_PATIENCE_NS if len(aged) > 2 else 0
+        self._finder.carry_after(patience_ns + index * CARRY_STEP_NS)
+        if not self._multicast:
+            self._finder.ask_also(client.endpoints.values())
+
+    # Carrying a service.
 
     def _begin_service(self) -> None:
-        """Found a history, unless there is one of which this node cannot know that it is over."""
         if self.awaits_network:
             self.effects.append(NetworkAwaited())
             return
-        if self._client.member is not None:
-            lost = self._finder.lost
-            was_small = lost is not None and lost.lives <= 2
-            if self._role.history or not self._survives or not was_small:
-                return
-        self._role.begin(self._now_ns)
+        known = self._finder.term
+        round_ = (known >> ROUND_BITS) + 1 if known else 0
+        self._role.begin(Member(SERVICE_NODE, Incarnation(1)), round_, self._rng.randrange(1, 1 << ROUND_BITS))
 
     def _note_service(self) -> None:
-        """Announce a service that is led here from now on; look for the next leader if it is not any more."""
+        """Announce a service that began here or was taken over; look for its successor if it stepped down."""
         serving = self._role.serving
         if serving is self._announced or self.state is not DomainState.INSIDE:
             return
         self._announced = serving
         if serving is None:
-            if self.service is not None and self.service.endpoint == self._endpoint:
-                self._finder.lose_service(self._now_ns)
+            self._finder.lose_service(self._now_ns)
             return
         self._beaconer.submit(self._now_ns, StartBeacon())
         info = self._beaconer.info
-        assert info is not None, "a service that is led here has a status"
+        assert info is not None, "a carried service has a status"
         self._finder.submit(self._now_ns, TrustService(info))
+
+    def _end_service(self) -> None:
+        """Stop carrying a service or a copy of one: the node follows another."""
+        self._role.forget()
+        self._announced = None
 
     # Leaving.
 
@@ -376,52 +323,22 @@ class DomainMachine:
             self._become_left()
         elif self.state is DomainState.INSIDE:
             self.state = DomainState.LEAVING
-            for what in ("follow", "primary"):
-                self._timers.cancel(what)
+            self._timers.cancel("follow")
             self._timers.set("leave", self._now_ns + within_ns)
-            if self._role.has_heir:
-                # Another one must lead before this node goes; if none does in time, it goes all the same.
-                self._role.hand_over()
-                self._timers.set("hand over", self._now_ns + within_ns // 2)
-            else:
-                self._client.leave(self._now_ns)
+            self._client.leave(self._now_ns)
 
     def _become_left(self) -> None:
         self.state = DomainState.LEFT
         self._timers.cancel("leave")
-        self._timers.cancel("hand over")
         self.effects.append(DomainLeft())
-        if self._role.history:
-            others = dict.fromkeys(self._role.replica_endpoints)
-            if not self._multicast:
-                others |= dict.fromkeys(self._client.endpoints.values())
-            others.pop(self._endpoint, None)
-            self._beaconer.submit(self._now_ns, EndBeacon(tuple(others)))
-            self._role.forget()
+        if self.carries_service:
+            self._beaconer.submit(self._now_ns, EndBeacon())
 
     # Output.
 
-    @property
-    def has_data(self) -> bool:
-        """Whether entries of the service's log could be sent now if there were room."""
-        return self._role.replica.has_data
-
     def make_frames(self, room_bytes: int) -> list[Datagram]:
-        """Make the frames that are due."""
-        client = self._client
-        if self.state is DomainState.LEAVING:
-            if "hand over" in self._timers and not self.carries_service:
-                self._timers.cancel("hand over")
-                client.leave(self._now_ns)
-            if client.state is ClientState.LEFT:
-                # The service's answer went to QSM, which drives the client.
-                self._become_left()
-        if client.member is not None and client.history and self._place != (client.member, client.history):
-            self._place = (client.member, client.history)
-            self.effects.append(PlaceTaken(client.history))
-        made = self._role.make_frames(room_bytes)
-        role = self._role
-        if role.effects or role.serving is not self._announced or self._discovery.effects:
-            # What the log came to may have begun or ended the service here.
-            self._act()
-        return self._discovery.make_frames(room_bytes) + made
+        """Make the frames that are due. All is control: it does not wait for room."""
+        if self.state is DomainState.LEAVING and self._client.state is ClientState.LEFT:
+            # The service's answer went to QSM, which drives the client.
+            self._become_left()
+        return self._discovery.make_frames(room_bytes) + self._role.make_frames(room_bytes)

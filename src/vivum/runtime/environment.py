@@ -9,18 +9,16 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Protocol
 
-from vivum.core.ids import Endpoint
 from vivum.observe.trace import TraceRecord
 from vivum.runtime.defaults import Defaults, read_defaults
 from vivum.runtime.heap import HeapReserve
 from vivum.runtime.interfaces import PROBES, hears_multicast, payload_bytes_of
 from vivum.runtime.lossy import LossyPort
-from vivum.runtime.neighbours import endpoints_gone
 from vivum.runtime.port import Port
 from vivum.runtime.shared_memory.shared_memory import SharedMemory
 from vivum.runtime.udp import UdpPort
@@ -94,10 +92,6 @@ class Environment(Protocol):
         """Open a port; the options are those of `UdpPort` and `LossyPort`. Raises `HostError` if it is taken."""
         ...
 
-    def gone(self, endpoints: Collection[Endpoint]) -> list[Endpoint]:
-        """Return those of these endpoints of this computer that no process has."""
-        ...
-
     def reserve_heap(self) -> HeapReserve | None:
         """Keep free heap for the messages of one node; return None where that saves nothing."""
         ...
@@ -163,10 +157,6 @@ class ThisComputer:
             multicast=multicast,
             shared_memory=shared_memory,
         )
-
-    def gone(self, endpoints: Collection[Endpoint]) -> list[Endpoint]:
-        """Ask the kernel."""
-        return endpoints_gone(endpoints)
 
     def reserve_heap(self) -> HeapReserve | None:
         """Reserve what a node at full rate needs."""

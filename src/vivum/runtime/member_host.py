@@ -15,7 +15,7 @@ from vivum.core.limits import Limits
 from vivum.core.machine import Command, Delivery, Event, InstallView
 from vivum.core.time import SECOND
 from vivum.node.compose import MemberParts, compose_member
-from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, NoteRefused, TrustNetwork, WayIn
+from vivum.node.domain import DomainLeft, JoinDomain, LeaveDomain, TrustNetwork, WayIn
 from vivum.node.sizing import fitting_settings
 from vivum.observe.counters import Counters
 from vivum.observe.trace import Tracer
@@ -30,12 +30,6 @@ from vivum.runtime.turns import SenderTurns
 
 PROBE_AGAIN_S = 0.25
 """How often a node that waits for its network probes it."""
-
-NEIGHBOURS_S = 0.1
-"""How often a replica looks which processes of its computer have ended: some ten microseconds each time."""
-
-NO_NEIGHBOURS_S = 1.0
-"""The same, while there is nobody to look at."""
 
 CLOSE_GRACE_S = 1.0
 """How much longer than the node itself the host waits for it to leave, so that a stopped driver cannot hang it."""
@@ -64,8 +58,6 @@ class HostOptions:
     """Send large frames on loopback through memory that the nodes of this machine share."""
     awaits_network: bool = False
     """No multicast has been heard on the interface yet. Carry no service until one is."""
-    survives: bool = True
-    """Go on alone where the other one of two nodes is gone."""
 
 
 class MemberHost:
@@ -89,7 +81,6 @@ class MemberHost:
         self._loop = asyncio.get_running_loop()
         self._left: asyncio.Future[None] = self._loop.create_future()
         self._probing: asyncio.TimerHandle | None = None
-        self._watching: asyncio.TimerHandle | None = None
         self._heap: HeapReserve | None = None
         self._environment = current_environment()
         payload_bytes = self._environment.payload_bytes(options.interface)
@@ -105,7 +96,7 @@ class MemberHost:
             self._environment.random(),
             self.settings,
             options.limits,
-            WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network, options.survives),
+            WayIn(options.seeds, options.embedded, options.is_meeting_port, options.awaits_network),
             trace=trace,
             builder=None if shared is None else shared.builder(self.settings.frame_bytes_max),
         )
@@ -129,18 +120,8 @@ class MemberHost:
         self._heap = self._environment.reserve_heap()
         self._driver.start()
         self._driver.submit(JoinDomain())
-        self._watch_neighbours()
         if self.options.awaits_network:
             self._probe_again()
-
-    def _watch_neighbours(self) -> None:
-        """Tell the node which processes of this computer have ended."""
-        if self._is_closed:
-            return
-        neighbours = self._parts.domain.neighbours
-        for endpoint in self._environment.gone(neighbours) if neighbours else ():
-            self._driver.submit(NoteRefused(endpoint))
-        self._watching = self._loop.call_later(NEIGHBOURS_S if neighbours else NO_NEIGHBOURS_S, self._watch_neighbours)
 
     def _open_port(self) -> NodePort:
         options = self.options
@@ -214,13 +195,8 @@ class MemberHost:
 
     @property
     def carries_service(self) -> bool:
-        """Whether this node leads the configuration service."""
+        """Whether the configuration service is in this node."""
         return self._parts.domain.carries_service
-
-    @property
-    def is_primary(self) -> bool:
-        """Whether the node hears the leader of the service."""
-        return self._parts.domain.is_primary
 
     @property
     def now_ns(self) -> int:
@@ -336,9 +312,8 @@ class MemberHost:
         self._parts.qsm.release()
         if self._heap is not None:
             self._heap.release()
-        for timer in (self._probing, self._watching):
-            if timer is not None:
-                timer.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
         # Tasks that wait for room try again, and are told that the node is closed.
         self._make_room()
         if not self._left.done():

@@ -115,7 +115,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Something goes wrong at a time, for a time, perhaps again and again. No `nodes` means all of them.
 
     `leave` and `join` are no faults, but as hard: applications leave or join `groups`, for good or for a time.
-    `service_crash` ends the host of the configuration service, whose replica is lost; another one must lead.
+    `service_crash` ends the host of the configuration service, whose state is lost; a standby must go on.
     """
 
     kind: FaultKind

@@ -41,7 +41,7 @@ SETTLE_NS = 20 * SECOND
 """Longer than any time-out of the protocols, so that what is not whole by then never will be."""
 
 SETTLE_WITHOUT_SERVICE_NS = 40 * SECOND
-"""The same, plus the time for another replica to lead and to find the nodes that died with the service."""
+"""The same, plus the time for a standby to take over and to find the nodes that died with the service."""
 
 EFFECTS_MAX = 20
 """How many effects a host that crashes may still carry out."""

@@ -222,8 +222,7 @@ class World:
         if host is self.service:
             assert entry.make_service is not None
             settings = make_settings(ServiceSettings, self.scenario.service)
-            rng = self._random.fork("node", host.node_id, incarnation)
-            return entry.make_service(incarnation, host.endpoint, settings, rng)
+            return entry.make_service(incarnation, host.endpoint, settings)
         trace = self._trace
         if trace is not None and (self.scenario.host.clock_offset or self.scenario.host.clock_drift_ppm):
             trace = in_true_time(trace, self.scheduler)

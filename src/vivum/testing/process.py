@@ -5,13 +5,12 @@ never run again, so that no `finally` and no `except` of the program sees its en
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from vivum.core.errors import HostError, VivumError
-from vivum.core.ids import Endpoint
 from vivum.runtime.defaults import Defaults
 from vivum.runtime.environment import BUFFER_BYTES, TraceSink, set_environment
 from vivum.testing.link import SimulatedPort
@@ -244,10 +243,6 @@ class Process:
         opened.on_sent = self._on_sent if self.is_dying else None
         self.ports.append(opened)
         return opened
-
-    def gone(self, endpoints: Collection[Endpoint]) -> list[Endpoint]:
-        """Look which of these endpoints of this computer are free."""
-        return [each for each in endpoints if not self.host.has_port(each)]
 
     def reserve_heap(self) -> None:
         """Keep none: there may be hundreds of nodes in this process."""

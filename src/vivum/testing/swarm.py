@@ -1,7 +1,7 @@
 """The swarm of whole nodes: worlds made up from a seed, from `connect` to the reader.
 
 Two to six processes find each other, enter topics by name and by pattern, send and read. They come late, leave and come
-back, die, start again, pause and are cut off; the one that leads the service too. In some worlds a recorder
+back, die, start again, pause and are cut off; the one that carries the service dies too. In some worlds a recorder
 without a disk runs besides, and readers begin with its back copies. While all this happens the
 checkers watch, and every reader checks that what it gets has no hole that it was not told of (safety). Then everything
 heals, and at the end each sender's last message must have come to every reader (liveness).
@@ -12,11 +12,14 @@ harmed no message is.
 
 `vivum sim run swarm:live --seed N` replays a world, `vivum sim swarm --protocol live` runs many.
 
-Splits cut off any of them, the leader of the service too: the side without a majority of its voters may lose its lives.
-Not made up:
+Not made up, since it is known not to hold yet (a configuration service without consensus):
 
-- the loss of a majority of the voters at once, by death, sleep or split: who is left waits, and must;
-- splits and losses before the domain has formed, and newcomers that found a domain of their own because they do not
+- a split that leaves the carrier of the service without a strict majority, or one during which it dies;
+- a process that starts or enters a topic between the end of a carrier and the healing: names are not replicated;
+- a carrier that ends while others have just gone, or starts again at once: then a new service begins, with a new
+  history, in place of one that takes over;
+- a pause of the carrier for longer than `CARRIER_PAUSE_S_MAX`, which is to the others a split;
+- splits and losses before the domain has formed, and newcomers that begin a service of their own because they do not
   hear of the one that is there: until it is found, their topics have groups that nobody else has.
 """
 
@@ -24,10 +27,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from vivum.checkers.checker import Violation
-from vivum.core.ids import Endpoint, Member
+from vivum.core.ids import Member
 from vivum.core.randomness import RandomSource
 from vivum.guarantees import BEST_EFFORT, KEYED, RELIABLE, TIMELY, Guarantee
 from vivum.live.connecting import connect
@@ -36,7 +38,7 @@ from vivum.live.failures import MissedMessages, NoRecorderError, NoServiceError,
 from vivum.live.handle import NodeHandle
 from vivum.live.subscription import Subscription
 from vivum.live.topic import Topic
-from vivum.observe.trace import NodeStarted, Tracer, TraceRecord
+from vivum.observe.trace import Tracer
 from vivum.sim.swarm import SeedVerdict
 from vivum.sim.world import Result
 from vivum.testing.archive import Archive
@@ -54,14 +56,16 @@ FORM_S = 4.0
 SETTLE_S = 12.0
 """Longer than any time-out of the protocols."""
 
+TAKE_OVER_S = 12.0
+"""How much longer it takes if the carrier of the service has gone."""
+
 FINAL_S = 40.0
 """How long the last messages may take to be confirmed: what was sent to the dead is given up after 15 s."""
 
 ARRIVAL_S = 3.0
 """How long they may take to arrive, on a network without faults."""
 
-VOTER_PAUSE_S_MAX = 0.3
-"""How long a voter may sleep whose vote is needed."""
+CARRIER_PAUSE_S_MAX = 0.3
 
 SPARED_PAUSE_S = 1.0
 SPARED_LOSS = 0.1
@@ -72,6 +76,9 @@ DATAGRAMS_MAX = 20
 
 DYING_S = 0.5
 """After this time it is dead, however much it has sent."""
+
+DEATH_NOTICED_S = 14.0
+"""By then a death is known, also of a node that nobody watches."""
 
 KINDS = ("kill", "kill", "start", "start", "pause", "pause", "split", "join", "loss", "end", "carrier")
 """What may happen next, the usual more often."""
@@ -109,9 +116,6 @@ class Actor:
     pattern: str | None
     seeds: tuple[str, ...]
     port: int
-    survives: bool
-    """Whether it goes on where it is one of two and the other is gone."""
-
     node: NodeHandle | None = None
     sending: dict[str, Topic[bytes]] = field(default_factory=dict)
     readers: list["Reading"] = field(default_factory=list)
@@ -167,18 +171,8 @@ class Actor:
 
     @property
     def carries(self) -> bool:
-        """Whether it leads the configuration service."""
+        """Whether the configuration service is here."""
         return self.is_up and self.node is not None and self.node.carries_service
-
-    @property
-    def node_voters(self) -> list[Endpoint]:
-        """Where those are that vote, as far as its node knows."""
-        return [] if self.node is None else self.node.voters
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether its process is paused."""
-        return self.host.process is not None and self.host.process.is_asleep
 
 
 class Reading:
@@ -243,8 +237,7 @@ async def _connected(actor: Actor) -> AsyncIterator[NodeHandle]:
     embedded = not actor.is_newcomer
     while True:
         with suppress(NoServiceError):
-            quorum: Literal["survivors", "majority"] = "survivors" if actor.survives else "majority"
-            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded, quorum=quorum)
+            node = await connect(DOMAIN, port=actor.port, seeds=actor.seeds, embedded=embedded)
             break
     async with node:
         yield node
@@ -332,20 +325,16 @@ class LiveWorld:
             clock_offset_s=rng.choice([0.0, 1.0]),
             clock_drift_ppm=rng.choice([0, 200]),
             multicast=multicast,
-            trace=self._note,
+            trace=trace,
         )
-        self._trace = trace
-        self._lives: set[tuple[int, int]] = set()
-        self._given_twice: list[Violation] = []
         self.faults_s = rng.uniform(4.0, 12.0)
-        # Else the others die first, and then the leader is left alone.
+        self._is_bereft = False
+        # Else the others die first, and then the service is left alone.
         self._loses_carrier = rng.random() < 0.4
-        # The side of a split that lacks a majority of the voters.
+        self._missed_until = 0.0
         self._cut: list[Actor] = []
         names = [f"/plant/{place}/{number}" for number, place in enumerate(rng.sample(["hall", "yard", "roof"] * 2, 4))]
         guarantees = {name: rng.choice([plain, plain, plain, KEYED, BEST_EFFORT]) for name in names}
-        # In half of the worlds one of two goes on without the other, and so no split leaves two alone.
-        self._survives = RandomSource(seed).fork("live swarm", "quorum").random() < 0.5
         self.actors = [self._make_actor(index, guarantees, multicast) for index in range(rng.randint(2, 6))]
         # A source of its own, so that worlds without a recorder are as they were before there was one.
         draw = RandomSource(seed).fork("live swarm", "recorder")
@@ -369,7 +358,6 @@ class LiveWorld:
             rng.choice([None, None, "/plant/**", "/plant/*/1"]),
             () if multicast else (f"h1:{SEED_PORT}", f"h2:{SEED_PORT}"),
             0 if multicast or index > 1 else SEED_PORT,
-            self._survives,
         )
 
     def _make_plan(self, name: str, guarantee: Guarantee) -> TopicPlan:
@@ -381,22 +369,12 @@ class LiveWorld:
         leaves_at_s, away_s = rng.uniform(1.0, 8.0), rng.uniform(0.0, 2.0)
         return TopicPlan(name, guarantee, receives, gap_s, burst, size, leaves_at_s if leaves else None, away_s)
 
-    def _note(self, record: TraceRecord) -> None:
-        """Note lives as they begin: no two services may give one number."""
-        if type(record) is NodeStarted:
-            life = (record.node, record.incarnation)
-            if life in self._lives:
-                self._given_twice.append(Violation("lives", f"life {life[0]}.{life[1]} began twice", (record,)))
-            self._lives.add(life)
-        if self._trace is not None:
-            self._trace(record)
-
     # The course of the world.
 
     def run(self) -> Result:
         """Run it to the end."""
         world = self.world
-        violations = self._given_twice
+        violations: list[Violation] = []
         try:
             self.world.run(self._live())
         except Exception as error:
@@ -447,7 +425,8 @@ class LiveWorld:
         self._cut = []
         for actor in self.actors:
             actor.is_quiet = True
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(SETTLE_S + (TAKE_OVER_S if self._is_bereft else 0.0))
+        self._is_bereft = False
         if rng.random() < 0.7:
             for actor in self.actors:
                 self._start(actor)
@@ -455,17 +434,19 @@ class LiveWorld:
         await self._say_last_words()
 
     def _start(self, actor: Actor) -> None:
-        if not actor.host.is_running and actor not in self._cut:
+        if not actor.host.is_running and not self._is_bereft and actor not in self._cut:
             actor.host.start(_program, actor)
 
     def _strike(self) -> None:
         """Let something go wrong, if it may."""
         rng = self._rng
         kind = rng.choice(KINDS)
-        if self._loses_carrier and kind in ("kill", "end"):
+        if self._loses_carrier and not self._is_bereft and kind in ("kill", "end"):
             kind = "carrier"
         up = [actor for actor in self.actors if actor.is_up]
-        leaders = [actor for actor in up if actor.carries and actor not in self._cut]
+        carriers = [actor for actor in up if actor.carries]
+        others = [actor for actor in up if not actor.carries]
+        is_calm = not self._cut and not self._is_bereft and len(carriers) == 1
         if kind == "start":
             for actor in self.actors:
                 self._start(actor)
@@ -473,57 +454,34 @@ class LiveWorld:
             self._join()
         elif kind == "loss":
             self._lose(rng.choice([0.0, 0.05, 0.2]))
-        elif kind == "carrier" and leaders and self._may_go(leaders[0]):
-            self._loses_carrier = False
-            self._end(leaders[0], rng.random() < 0.3)
-        elif kind == "split" and not self._cut and len(up) > 1 and not any(actor.is_asleep for actor in up):
-            self._split(up)
+        elif kind == "carrier" and is_calm and self._may_be_bereft(up):
+            self._is_bereft = True
+            for actor in up:
+                actor.is_bound = True
+                actor.harm()
+            self._end(carriers[0], rng.random() < 0.3)
+        elif kind == "split" and is_calm and not self._is_anyone_asleep(up) and (len(up) - 1) // 2:
+            self._cut = rng.sample(others, rng.randint(1, (len(up) - 1) // 2))
+            for actor in self._cut:
+                actor.harm()
+            self.world.split([actor.host for actor in self._cut])
+            asyncio.get_running_loop().call_later(rng.uniform(0.3, 8.0), self._join)
         elif kind == "pause" and up:
-            self._pause(rng.choice(up))
-        elif kind in ("kill", "end"):
-            may_die = [actor for actor in up if self._may_go(actor)]
-            if may_die:
+            self._pause(rng.choice(self._cut or up), up)
+        elif kind in ("kill", "end") and not self._is_bereft:
+            # Those that are cut off may die; of the others a majority must stay.
+            may_die = [actor for actor in self._cut if actor.is_up] if self._cut else others
+            if may_die and not self._is_anyone_asleep(up):
                 self._end(rng.choice(may_die), kind == "end")
-            elif self._survives and leaders and len(up) == 2 and len(leaders[0].node_voters) == 1 and not self._cut:
-                # The copy of the other one goes on.
-                for actor in up:
-                    actor.harm()
-                self._end(leaders[0], politely=False)
-
-    def _split(self, up: list[Actor]) -> None:
-        """Cut some off; who is left without a majority of the voters may lose its life."""
-        voters = self._voters()
-        if not voters or any(actor not in up for actor in voters) or (self._survives and len(voters) < 3):
-            return
-        away = self._rng.sample(up, self._rng.randint(1, len(up) - 1))
-        have = sum(actor in away for actor in voters)
-        self._cut = away if 2 * have < len(voters) else [actor for actor in up if actor not in away]
-        for actor in self._cut:
-            actor.harm()
-        self.world.split([actor.host for actor in away])
-        asyncio.get_running_loop().call_later(self._rng.uniform(0.3, 8.0), self._join)
-
-    def _voters(self) -> list[Actor | None]:
-        """List who votes, by what the leader knows; None for one that is gone. Empty while nobody leads."""
-        leader = next((actor for actor in self.actors if actor.carries and actor not in self._cut), None)
-        if leader is None or leader.node is None:
-            return []
-        places = {actor.node.endpoint: actor for actor in self.actors if actor.is_up and actor.node is not None}
-        return [places.get(endpoint) for endpoint in leader.node.voters]
-
-    def _may_go(self, actor: Actor) -> bool:
-        """Return whether a majority of the voters is there without this one."""
-        voters = self._voters()
-        there = [each for each in voters if each is not None and not each.is_asleep and each not in self._cut]
-        return bool(there) and (actor not in there or 2 * (len(there) - 1) > len(voters))
 
     def _join(self) -> None:
         self.world.split()
         self._cut = []
 
-    def _pause(self, actor: Actor) -> None:
-        """Pause one process; only for a moment, if its vote is needed."""
-        duration_s = self._rng.uniform(0.01, 3.0 if self._may_go(actor) else VOTER_PAUSE_S_MAX)
+    def _pause(self, actor: Actor, up: list[Actor]) -> None:
+        """Pause one process. Only one sleeps for long at a time: several are to the carrier a lost majority."""
+        long_s = CARRIER_PAUSE_S_MAX if actor.carries or self._is_anyone_asleep(up) else 3.0
+        duration_s = self._rng.uniform(0.01, long_s)
         if duration_s >= SPARED_PAUSE_S:
             actor.harm()
         actor.host.pause(duration_s)
@@ -534,7 +492,18 @@ class LiveWorld:
                 actor.harm()
         self.world.loss(share)
 
+    def _may_be_bereft(self, up: list[Actor]) -> bool:
+        """Return whether a standby will take over: all are there, and nobody died whom the service may still count."""
+        if len(up) < 3 or self._is_anyone_asleep(up) or self.world.loop.time() < self._missed_until:
+            return False
+        return all(actor.is_settled for actor in up)
+
+    @staticmethod
+    def _is_anyone_asleep(actors: list[Actor]) -> bool:
+        return any(actor.host.process is not None and actor.host.process.is_asleep for actor in actors)
+
     def _end(self, actor: Actor, politely: bool) -> None:
+        self._missed_until = self.world.loop.time() + DEATH_NOTICED_S
         if politely:
             self.world.note(f"end of {actor.host.name}")
             actor.ends.set()

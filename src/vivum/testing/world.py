@@ -136,10 +136,6 @@ class SimulatedHost:
 
     # For processes.
 
-    def has_port(self, endpoint: Endpoint) -> bool:
-        """Return whether a socket of this computer is at an endpoint."""
-        return endpoint in self._ports
-
     def plug_in(
         self, domain: int, port: int, buffer_bytes: int, loss: float, on_closed: Callable[[SimulatedPort], None]
     ) -> SimulatedPort:

@@ -34,7 +34,6 @@ from vivum.wire.directory import (
     Listing,
     LoadQuery,
     LoadReport,
-    Remnant,
     Roll,
     Roster,
     Seek,
@@ -67,7 +66,7 @@ from vivum.wire.membership import (
     Welcome,
 )
 from vivum.wire.rings import TokenReceipt
-from vivum.wire.service_log import ServiceStatus
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 from vivum.wire.timely import LateralRepair, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import RegionReport, StreamProgress, Token
 
@@ -116,9 +115,10 @@ CONTROL_TYPES: dict[Kind, tuple[type[ControlMessage], ...]] = {
     Kind.ACK: (Ack, RegionReport),
     Kind.HEARTBEAT: (Heartbeat, StreamProgress),
     Kind.TOKEN: (Token, TokenReceipt),
-    Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive),
-    Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus),
-    Kind.DISCOVERY: (Seek, Beacon, Farewell, Remnant),
+    Kind.MEMBERSHIP: (Join, Leave, Subscribe, ConfigurationAck, FailureReport, Alive, Support),
+    Kind.CONFIGURATION: (Welcome, Configuration, Probe, Removal, ServiceStatus, Candidacy),
+    Kind.REPLICA: (StateCopy, StateChanges, CopyAck, Succession),
+    Kind.DISCOVERY: (Seek, Beacon, Farewell),
     Kind.DIRECTORY: (Enter, Browse, Roll),
     Kind.TOPICS: (Entered, Listing, Roster),
     Kind.SURVEY: (LoadQuery, LoadReport, SendingQuery, SendingReport),

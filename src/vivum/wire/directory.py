@@ -31,38 +31,30 @@ class Seek(ControlMessage, frozen=True, tag=40):
 
 
 class Beacon(ControlMessage, frozen=True, tag=41):
-    """Announces the endpoint of the configuration service's leader, its history and term, and what decides its rank
-    among other histories (`protocols/discovery/rank.py`)."""
+    """Announces the configuration service's endpoint, and its rank among others (`protocols/discovery/rank.py`)."""
 
     host: Host
     port: U16
+    dedicated: bool
     lives: U32
-    history: U32
     term: U32
-    founded_ns: U64
+    started_ns: U64
 
 
 class Farewell(ControlMessage, frozen=True, tag=50):
-    """The replica of the configuration service at this endpoint ends now, and comes back never: nobody need wait."""
+    """The configuration service at this endpoint ends now: its nodes need not wait until they miss its beacon."""
 
     host: Host
     port: U16
-
-
-class Remnant(ControlMessage, frozen=True, tag=54):
-    """Tells a node that seeks: a replica of a history is here, and no leader of it is known. Begin no other one."""
-
-    host: Host
-    port: U16
-    history: U32
 
 
 class TopicEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a node says of a topic that it enters."""
+    """What a node says of a topic that it enters. `group` is 0, or the one that it had before the service changed."""
 
     name: Name
     schema: Schema
     guarantee: Name
+    group: GroupNumber = 0
 
 
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ class Kind(IntEnum):
     TOKEN = 7
     MEMBERSHIP = 8
     CONFIGURATION = 10
+    REPLICA = 11
     SPREAD = 12
     DISCOVERY = 20
     DIRECTORY = 21
@@ -51,6 +52,7 @@ KINDS: dict[Kind, KindInfo] = {
         Priority.CONTROL, False, "To the configuration service: joins, leaves, subscriptions, suspicions"
     ),
     Kind.CONFIGURATION: KindInfo(Priority.CONTROL, False, "From the configuration service: places, views, probes"),
+    Kind.REPLICA: KindInfo(Priority.CONTROL, False, "Between the configuration service and its standbys: its state"),
     Kind.SPREAD: KindInfo(
         Priority.DATA, True, "New messages for several regions at once, with the number of the frame in each"
     ),

@@ -42,14 +42,13 @@ class Join(ControlMessage, frozen=True, tag=5):
     """A process asks the configuration service for a place; having no id yet, it is sender 0 in the header.
 
     `name` is that of one life of one process: the same in every repetition, never used again. `wanted` is the node
-    id that it would like, 0 for any. `replica` is the id of its replica of the service, 0 if it carries none.
+    id that it would like, 0 for any.
     """
 
     name: Name
     wanted: U32
     host: Host
     port: U16
-    replica: U32 = 0
 
 
 class Welcome(ControlMessage, frozen=True, tag=6):

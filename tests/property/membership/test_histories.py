@@ -112,11 +112,11 @@ def check_changes(changes):
     delay_ms=st.sampled_from([1, 5, 50, 400]),
     frame_bytes=st.sampled_from([60_000, 150]),
     tombstones=st.sampled_from([4096, 1]),
-    replicas=st.sampled_from([1, 3]),
+    standbys=st.sampled_from([0, 2]),
 )
 @settings(max_examples=60)
 def test_all_agree_after_any_history_over_a_bad_link(
-    regions_max, seed, length, loss, duplication, delay_ms, frame_bytes, tombstones, replicas
+    regions_max, seed, length, loss, duplication, delay_ms, frame_bytes, tombstones, standbys
 ):
     net = Net(
         seed,
@@ -125,14 +125,15 @@ def test_all_agree_after_any_history_over_a_bad_link(
             tombstones_max=tombstones,
             regions_max=regions_max,
             waste_max=0.4,
-            replicas=replicas,
+            standbys=standbys,
         ),
     )
-    net.watched, net.refuses = range(40), True
+    net.watched = range(40)
     net.loss, net.duplication, net.delay_ns_max = loss, duplication, delay_ms * MILLISECOND
     wanted = run(net, history(Random(seed), length))
     net.run_for(SECOND)
     net.settle()
+    net.follow_service()
     net.assert_agreement()
     for host in HOSTS:
         client = net.clients.get(Endpoint(host, 1))
@@ -155,16 +156,17 @@ def test_all_agree_after_any_history_over_a_bad_link(
     duplication=st.sampled_from([0.0, 0.2]),
     delay_ms=st.sampled_from([1, 5, 50]),
     frame_bytes=st.sampled_from([60_000, 150]),
+    log_entries=st.sampled_from([4096, 3]),
     dies=st.booleans(),
 )
 @settings(max_examples=20)
 def test_all_agree_after_any_history_in_which_the_service_dies_or_is_cut_off(
-    seed, lengths, loss, duplication, delay_ms, frame_bytes, dies
+    seed, lengths, loss, duplication, delay_ms, frame_bytes, log_entries, dies
 ):
     rng = Random(seed)
-    net = Net(seed, ServiceSettings(frame_bytes_max=frame_bytes))
+    net = Net(seed, ServiceSettings(frame_bytes_max=frame_bytes, log_entries_max=log_entries))
     net.seeds = [Endpoint(host, 1) for host in HOSTS]
-    net.watched, net.refuses = range(40), True
+    net.watched = range(40)
     net.duplication, net.delay_ns_max = duplication, delay_ms * MILLISECOND
     quiet = [each for each in history(rng, lengths[0]) if each[0] in ("subscribe", "unsubscribe", "wait", "accuse")]
     run(net, quiet)
@@ -185,6 +187,7 @@ def test_all_agree_after_any_history_in_which_the_service_dies_or_is_cut_off(
     net.run_for(SECOND)
     net.settle()
     assert len(net.serving()) == 1
+    net.follow_service()
     net.assert_agreement()
     for host in HOSTS:
         client = net.clients.get(Endpoint(host, 1))

@@ -117,11 +117,3 @@ def test_of_a_range_every_message_needs_an_explanation() -> None:
     assert _what(history) == [
         f"1.1 was told that message {n} of 1.1 in group 1 was not delivered, and no fault explains it" for n in (1, 3)
     ]
-
-
-def test_a_life_begins_once() -> None:
-    history = _together()
-    history.fault("crash", 2)
-    history.stop("2.1", "crash")
-    history.start("2.1")
-    assert _what(history) == ["life 2.1 began twice"]

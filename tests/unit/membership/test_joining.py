@@ -109,4 +109,4 @@ def test_wrong_arguments_are_the_callers_fault():
     assert client.wanted_groups == RangeSet()
     net = Net()
     with pytest.raises(UsageError, match="no commands"):
-        net.home.submit(0, Command())
+        net.machine.submit(0, Command())

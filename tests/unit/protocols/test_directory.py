@@ -6,6 +6,7 @@ from vivum.core.ranges import RangeSet
 from vivum.core.time import MILLISECOND, SECOND
 from vivum.observe.counters import Counters
 from vivum.protocols.directory.client import (
+    AskAnew,
     BrowseTopics,
     CallRoll,
     DirectoryClient,
@@ -16,54 +17,33 @@ from vivum.protocols.directory.client import (
     TopicsListed,
 )
 from vivum.protocols.directory.machine import DirectoryMachine
-from vivum.protocols.membership.service.application import ReplicatedDomain
-from vivum.protocols.membership.service.machine import ServiceMachine
-from vivum.protocols.membership.settings import ServiceSettings
+from vivum.protocols.directory.settings import DirectorySettings
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.directory import TopicEntry
 from vivum.wire.gate import Gate, domain_tag
 
 DOMAIN = domain_tag("test")
-HISTORY = 77
 SERVICE, NODE = Endpoint("service", 1), Endpoint("node", 1)
 
 
 class Talk:
     """A directory and one client, whose datagrams arrive at once unless the link is cut."""
 
-    def __init__(self, topics_max: int = 65_536) -> None:
+    def __init__(self, **settings) -> None:
         self.now_ns = SECOND
-        self.is_cut = self.is_slow = False
-        self.counters = Counters()
-        self.gate = Gate(DOMAIN, self.counters, Member(NodeId(9), Incarnation(1)))
-        self.serving: ServiceMachine | None = None
-        self.lead(ReplicatedDomain(ServiceSettings(topics_max=topics_max)), 1)
-        self.directory = DirectoryMachine(lambda: self.serving, self.gate)
-        self.client = DirectoryClient(
-            lambda: SERVICE, lambda: self.life.member, lambda: (HISTORY, self.term), self.gate
-        )
-        self.events: list = []
-
-    def lead(self, state: ReplicatedDomain, term: int) -> None:
-        """Let a replica with this state lead."""
-        self.term = term
-        self.serving = ServiceMachine(
-            self.now_ns, Member(NodeId(9), Incarnation(0)), self.gate, state, HISTORY, term, lambda: ()
-        )
-        state.is_watched = True
-        self.service = state.service
+        self.is_cut = False
+        self.service: ConfigurationService | None = ConfigurationService()
+        self.term = 1 << 16
         self.life = self.service.join("a process", NodeId(0), NODE)
-
-    def commit(self) -> None:
-        """Apply what the speaker proposes."""
-        if self.serving is None:
-            return
-        state, proposals = self.serving.state, self.serving.proposals
-        self.serving.proposals = []
-        for each in proposals:
-            state.apply(0, each)
-        self.serving.on_applied(self.now_ns, state.applied)
-        state.applied.clear()
+        self.counters = Counters()
+        gate = Gate(DOMAIN, self.counters, Member(NodeId(9), Incarnation(1)))
+        chosen = DirectorySettings(**settings)
+        self.directory = DirectoryMachine(
+            lambda: None if self.service is None else (self.service, self.term), gate, chosen
+        )
+        self.client = DirectoryClient(lambda: SERVICE, lambda: self.life.member, gate, chosen)
+        self.events: list = []
 
     def do(self, command) -> list:
         self.client.submit(self.now_ns, command)
@@ -87,8 +67,6 @@ class Talk:
                 self.tell()
 
     def tell(self) -> None:
-        if not self.is_slow:
-            self.commit()
         for each in datagrams(take(self.directory)):
             assert len(each.data) < 60_000
             self.client.on_frame(self.now_ns, SERVICE, split(each.data)[0])
@@ -149,7 +127,6 @@ def test_a_watcher_that_missed_news_gets_them_with_the_next():
     talk = Talk()
     talk.do(BrowseTopics(2, "/swx/*", watch=True))
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/a"))[0])
-    talk.commit()
     # Told, and lost on the way.
     assert take(talk.directory)
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/b"))[0])
@@ -166,7 +143,6 @@ def test_a_watcher_is_told_of_new_topics_at_once_and_asks_again_in_case_that_was
     assert [each.name for event in told if isinstance(event, TopicsListed) for each in event.topics] == ["/swx/b"]
     # The word of a new topic is lost: the next question finds it.
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/d"))[0])
-    talk.commit()
     take(talk.directory)
     told = talk.wait(2 * SECOND)
     assert [each.name for each in records(told)] == ["/swx/d"]
@@ -177,7 +153,6 @@ def test_a_listing_that_comes_twice_is_told_once():
     talk = Talk()
     talk.do(BrowseTopics(2, "/swx/*", watch=True))
     talk.directory.on_frame(talk.now_ns, NODE, split(enter_frame(talk, "/swx/a"))[0])
-    talk.commit()
     for each in datagrams(take(talk.directory)):
         for _ in range(2):
             talk.client.on_frame(talk.now_ns, SERVICE, split(each.data)[0])
@@ -185,12 +160,7 @@ def test_a_listing_that_comes_twice_is_told_once():
 
 
 def enter_frame(talk: Talk, name: str) -> bytes:
-    other = DirectoryClient(
-        lambda: SERVICE,
-        lambda: talk.life.member,
-        lambda: (HISTORY, talk.term),
-        Gate(DOMAIN, Counters(), talk.life.member),
-    )
+    other = DirectoryClient(lambda: SERVICE, lambda: talk.life.member, Gate(DOMAIN, Counters(), talk.life.member))
     other.submit(talk.now_ns, EnterTopics(99, entries(name)))
     (datagram,) = datagrams(take(other))
     return datagram.data
@@ -198,6 +168,7 @@ def enter_frame(talk: Talk, name: str) -> bytes:
 
 def test_the_roll_lists_all_nodes():
     talk = Talk()
+    assert talk.service is not None
     for number in range(500):
         talk.service.join(f"process {number} {'x' * 100}", NodeId(0), Endpoint("host", number + 2))
     told = talk.do(CallRoll(1))
@@ -208,53 +179,34 @@ def test_the_roll_lists_all_nodes():
 
 def test_only_current_lives_are_answered():
     talk = Talk()
+    assert talk.service is not None
     talk.service.leave(talk.life)
     assert talk.do(EnterTopics(1, entries("/a"))) == []
     assert talk.counters.frames_refused_state == 1
-    talk.serving = None
+    talk.service = None
     assert talk.wait(SECOND) == []
 
 
-def test_a_topic_is_told_of_when_it_is_committed_and_not_before():
-    talk = Talk()
-    talk.is_slow = True
-    assert talk.do(EnterTopics(1, entries("/a"))) == []
-    assert talk.wait(100 * MILLISECOND) == [], "asked again, and proposed once"
-    assert talk.serving is not None
-    assert len(talk.serving.proposals) == 1
-    talk.is_slow = False
-    talk.tell()
-    (record,) = records(talk.exchange())
-    assert record.name == "/a"
-
-
-def test_the_next_leader_has_the_names_that_were_committed_and_watchers_ask_it():
+def test_a_directory_of_a_later_term_learns_groups_from_nodes_and_gives_others():
     talk = Talk()
     (before,) = records(talk.do(EnterTopics(1, entries("/a"))))
     talk.do(BrowseTopics(2, "/*", watch=True))
-    assert talk.serving is not None
-    copy = ReplicatedDomain()
-    copy.restore(talk.serving.state.snapshot())
-    talk.lead(copy, 2)
-    (again,) = records([e for e in talk.do(EnterTopics(3, entries("/a"))) if isinstance(e, TopicsEntered)])
+    talk.service, talk.term = ConfigurationService(), 2 << 16
+    talk.life = talk.service.join("a process", NodeId(0), NODE)
+    talk.do(AskAnew())
+    fresh = records([e for e in talk.do(EnterTopics(3, entries("/b"))) if isinstance(e, TopicsEntered)])
+    assert fresh[0].group != before.group
+    known = TopicEntry("/a", '"bytes"', "reliable", before.group)
+    (again,) = records([e for e in talk.do(EnterTopics(4, [known])) if isinstance(e, TopicsEntered)])
     assert again.group == before.group
-    talk.do(EnterTopics(4, entries("/b")))
-    assert [each.name for each in records(talk.wait(2 * SECOND))] == ["/b"]
-
-
-def test_an_answer_of_a_leader_that_was_replaced_is_refused():
-    talk = Talk()
-    talk.client.submit(talk.now_ns, EnterTopics(1, entries("/a")))
-    (asked,) = datagrams(take(talk.client))
-    talk.directory.on_frame(talk.now_ns, NODE, split(asked.data)[0])
-    talk.term = 2
-    talk.tell()
-    assert events(take(talk.client)) == []
-    assert talk.counters.frames_refused_state == 1
+    taken = TopicEntry("/c", '"bytes"', "reliable", before.group)
+    (other,) = records([e for e in talk.do(EnterTopics(5, [taken])) if isinstance(e, TopicsEntered)])
+    assert other.group not in (before.group, fresh[0].group), "a group has one name"
 
 
 def test_at_the_limit_topics_without_members_make_room_and_others_do_not():
     talk = Talk(topics_max=2)
+    assert talk.service is not None
     first = records(talk.do(EnterTopics(1, entries("/a", "/b"))))
     talk.service.subscribe(talk.life, 1, RangeSet([(first[0].group, first[0].group + 1)]), RangeSet())
     assert [each.name for each in records(talk.do(EnterTopics(2, entries("/c"))))] == ["/c"]

@@ -11,9 +11,7 @@ from vivum.protocols.discovery.beaconer import Beaconer, EndBeacon, ServiceOutra
 from vivum.protocols.discovery.finder import (
     BEACON_CHANNEL,
     HINTS_MAX,
-    LOYALTY_NS,
     Finder,
-    ReplicaEnded,
     ServiceAbsent,
     ServiceFound,
     ServiceLost,
@@ -21,11 +19,11 @@ from vivum.protocols.discovery.finder import (
     TrustService,
 )
 from vivum.protocols.discovery.rank import ServiceInfo
-from vivum.protocols.membership.service.application import ReplicatedDomain
-from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.client.allegiance import term_of
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import split
 from vivum.wire.control import decode_control, encode_control
-from vivum.wire.directory import Beacon, Farewell, Remnant, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate, domain_tag
 from vivum.wire.kinds import Kind
 
@@ -44,23 +42,15 @@ def finder(endpoint: Endpoint = HERE, **options) -> Finder:
     return made
 
 
-def beaconer(
-    endpoint: Endpoint = THERE, lives: int = 1, history: int = 7, term: int = 1, founded_ns: int = 5
-) -> Beaconer:
-    state = ReplicatedDomain()
-    state.founded_ns = founded_ns
-    for number in range(lives):
-        state.service.join(f"process {number}", NodeId(0), Endpoint("10.1.0.1", 1 + number))
-    serving = ServiceMachine(NOW, Member(NodeId(9), Incarnation(0)), gate(), state, history, term, lambda: ())
-    made = Beaconer(endpoint, gate(), lambda: serving, multicast=True)
+def beaconer(endpoint: Endpoint = THERE, lives: int = 1, term: int = 1, dedicated: bool = False) -> Beaconer:
+    service = ConfigurationService()
+    made = Beaconer(endpoint, gate(), lambda: (service, term), lambda _: lives, multicast=True, dedicated=dedicated)
     made.submit(NOW, StartBeacon())
     return made
 
 
-def info(
-    endpoint: Endpoint = THERE, lives: int = 1, history: int = 7, term: int = 1, founded_ns: int = 5
-) -> ServiceInfo:
-    return ServiceInfo(endpoint, lives, history, term, founded_ns)
+def info(endpoint: Endpoint = THERE, lives: int = 1, term: int = 1, started_ns: int = 5) -> ServiceInfo:
+    return ServiceInfo(endpoint, False, lives, term, started_ns)
 
 
 def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[Event]]:
@@ -73,7 +63,7 @@ def run_to(machine: Finder, until_ns: int) -> tuple[list[Datagram], list[Event]]
         machine.on_timer(due_ns)
 
 
-def frame_of(message: Seek | Beacon | Farewell | Remnant):
+def frame_of(message: Seek | Beacon | Farewell):
     return split(encode_control(Kind.DISCOVERY, DOMAIN, 0, 0, 0, 0, NOW, message))[0]
 
 
@@ -165,7 +155,7 @@ def test_a_forged_beacon_lures_nobody_away_and_makes_little_noise():
     run_to(seeker, NOW)
     take(service)
     for number in range(1000):
-        forged = frame_of(ServiceInfo(Endpoint("10.6.6.6", 1 + number), 1000, 8, 1 << 20, 0).to_beacon())
+        forged = frame_of(ServiceInfo(Endpoint("10.6.6.6", 1 + number), True, 1000, 1 << 20, 0).to_beacon())
         seeker.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
         service.on_frame(NOW, Endpoint("10.0.0.3", 7), forged)
     asked, told = run_to(seeker, NOW)
@@ -207,17 +197,17 @@ def test_a_node_follows_the_service_of_higher_rank_and_no_other():
     run_to(seeker, NOW)
     other = Endpoint("10.0.0.3", 1)
     seeker.on_frame(NOW, THERE, frame_of(info(lives=2).to_beacon()))
-    seeker.on_frame(NOW, other, frame_of(info(other, lives=1, history=9, term=9).to_beacon()))
+    seeker.on_frame(NOW, other, frame_of(info(other, lives=1, term=9).to_beacon()))
     assert seeker.service == info(lives=2)
-    seeker.on_frame(NOW, other, frame_of(info(other, lives=3, history=9).to_beacon()))
-    assert seeker.service == info(other, lives=3, history=9)
+    seeker.on_frame(NOW, other, frame_of(info(other, lives=3).to_beacon()))
+    assert seeker.service == info(other, lives=3)
 
 
 def test_who_carries_the_service_does_not_listen_to_others_until_told():
     carrier = finder()
     run_to(carrier, NOW)
     carrier.submit(NOW, TrustService(info(HERE, lives=0)))
-    carrier.on_frame(NOW, THERE, frame_of(info(lives=9, history=9).to_beacon()))
+    carrier.on_frame(NOW, THERE, frame_of(info(lives=9).to_beacon()))
     assert carrier.service == info(HERE, lives=0)
     assert carrier.next_deadline_ns() is None, "its own beacons do not come back to it"
     carrier.submit(NOW, TrustService(info(lives=9)))
@@ -248,7 +238,7 @@ def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
     assert word.destination == BEACON_CHANNEL
     seeker.on_frame(NOW, THERE, split(word.data)[0])
     sought, told = run_to(seeker, NOW)
-    assert [type(each) for each in told] == [ReplicaEnded, ServiceLost]
+    assert [type(each) for each in told] == [ServiceLost]
     assert sought
     # A farewell of another service is nobody's concern.
     seeker.on_frame(NOW, HERE, frame_of(info(HERE).to_beacon()))
@@ -257,11 +247,12 @@ def test_a_service_that_ends_says_farewell_and_its_nodes_seek_at_once():
     assert seeker.service == info(HERE)
 
 
-def test_of_two_histories_exactly_one_gives_way():
+def test_of_two_services_exactly_one_gives_way():
     cases = [
-        ({"lives": 2}, {"lives": 1, "history": 9}),
-        ({"founded_ns": 3}, {"founded_ns": 4, "history": 3}),
-        ({"history": 3}, {"history": 4}),
+        ({"lives": 2}, {"lives": 1}),
+        ({"dedicated": True, "lives": 0}, {"lives": 5}),
+        ({"term": term_of(2, 1)}, {"term": term_of(1, 9)}),
+        ({}, {}),
     ]
     for first, second in cases:
         a, b = beaconer(HERE, **first), beaconer(THERE, **second)
@@ -272,50 +263,9 @@ def test_of_two_histories_exactly_one_gives_way():
         a.on_frame(NOW, THERE, frame_of(b.info.to_beacon()))
         b.on_frame(NOW, HERE, frame_of(a.info.to_beacon()))
         outranked = [any(isinstance(each, ServiceOutranked) for each in events(take(machine))) for machine in (a, b)]
-        assert outranked == [False, True], "the first of each case stays"
-
-
-def test_of_two_leaders_of_one_history_the_later_is_followed_and_none_is_outranked():
-    first, second, seeker = beaconer(HERE, term=1), beaconer(THERE, term=2), finder(Endpoint("10.0.0.3", 1))
-    take(first), take(second)
-    assert first.info is not None
-    assert second.info is not None
-    first.on_frame(NOW, THERE, frame_of(second.info.to_beacon()))
-    assert not any(isinstance(each, ServiceOutranked) for each in events(take(first)))
-    for info_, source in ((first.info, HERE), (second.info, THERE), (first.info, HERE)):
-        seeker.on_frame(NOW, source, frame_of(info_.to_beacon()))
-    assert seeker.service == second.info
-
-
-def test_who_has_a_life_stays_with_its_history_while_that_has_no_leader_but_not_for_ever():
-    seeker = finder(followed=lambda: 7)
-    seeker.on_frame(NOW, THERE, frame_of(info(lives=3).to_beacon()))
-    run_to(seeker, NOW + 4 * SECOND)
-    assert seeker.service is None
-    other, later = Endpoint("10.0.0.3", 1), NOW + 4 * SECOND
-    seeker.on_frame(later, other, frame_of(info(other, lives=2, history=9).to_beacon()))
-    assert seeker.service is None, "the own one had more members, and may come back"
-    seeker.on_frame(later, other, frame_of(info(other, lives=4, history=9).to_beacon()))
-    assert seeker.service is not None
-    waiting = finder(followed=lambda: 7)
-    waiting.on_frame(NOW, THERE, frame_of(info(lives=3).to_beacon()))
-    run_to(waiting, NOW + 4 * SECOND)
-    waiting.on_frame(NOW + 4 * SECOND + LOYALTY_NS, other, frame_of(info(other, history=9).to_beacon()))
-    assert waiting.service is not None
-
-
-def test_a_replica_without_a_leader_keeps_newcomers_from_founding_another_domain():
-    replica, seeker = finder(THERE, followed=lambda: 7, bereft=lambda: 7), finder()
-    (question, *_), _ = run_to(seeker, NOW)
-    run_to(replica, NOW)
-    replica.on_frame(NOW, HERE, split(question.data)[0])
-    (answer,), _ = run_to(replica, NOW)
-    assert message_of(answer) == Remnant(*THERE, 7)
-    seeker.on_frame(NOW, THERE, split(answer.data)[0])
-    _, told = run_to(seeker, NOW + SECOND)
-    assert ServiceAbsent() not in told
-    _, told = run_to(seeker, NOW + 2 * SECOND)
-    assert ServiceAbsent() in told, "it says so no more"
+        assert sorted(outranked) == [False, True]
+        if first != second:
+            assert outranked == [False, True], "the first of each case stays"
 
 
 def test_what_is_not_of_the_domain_s_discovery_is_refused():

@@ -34,7 +34,6 @@ from vivum.wire.directory import (
     LoadQuery,
     LoadReport,
     NodeRecord,
-    Remnant,
     Roll,
     Roster,
     Seek,
@@ -72,7 +71,16 @@ from vivum.wire.membership import (
     Welcome,
 )
 from vivum.wire.rings import TokenReceipt
-from vivum.wire.service_log import ReplicaAddress, ServiceStatus
+from vivum.wire.standby import (
+    Candidacy,
+    CopyAck,
+    ServiceStatus,
+    StandbyAddress,
+    StateChanges,
+    StateCopy,
+    Succession,
+    Support,
+)
 from vivum.wire.timely import NAME, LateralRepair, StreamState, TimelyAsk, TimelyNak, TimelyProgress, TimelyReport
 from vivum.wire.tokens import (
     NO_VOTE,
@@ -95,7 +103,7 @@ def token(records: tuple[StreamRecord, ...] = (), requests: tuple[RepairRequest,
     return Token(0, 1, 2, 3, 4, (5, 6), NO_VOTE, records, requests)
 
 
-STANDING = ServiceStatus("", 0, (ReplicaAddress("10.0.0.1", 1),), 2**32 - 1, 5)
+STANDING = ServiceStatus(2**32 - 1, "", 0, (StandbyAddress("10.0.0.1", 1),), (5, 1 << 20))
 
 HEADER = (1, 2, 3, 4, 5, 6)  # domain, sender, incarnation, region, view, sent_ns
 
@@ -109,7 +117,7 @@ SAMPLES = [
     (Kind.TOKEN, TokenReceipt(0, 1, 2, TOP, 4)),
     (Kind.ACK, RegionReport(1, TOP, 5, (1, 2), 0)),
     (Kind.HEARTBEAT, StreamProgress(TOP, True)),
-    (Kind.MEMBERSHIP, Join("a process", 7, "10.0.0.1", 65535, 2**32 - 1)),
+    (Kind.MEMBERSHIP, Join("a process", 7, "10.0.0.1", 65535)),
     (Kind.MEMBERSHIP, Leave()),
     (Kind.MEMBERSHIP, Subscribe(1, (0, 8192, GROUP_MAX, GROUP_MAX + 1), ())),
     (Kind.MEMBERSHIP, Subscribe(TOP, (), tuple(range(2 * SUBSCRIBE_RANGES_MAX)))),
@@ -122,11 +130,16 @@ SAMPLES = [
     (Kind.CONFIGURATION, Configuration(1, 2, TOP, 0, 0, 0, 1, 2**32 - 1, b"")),
     (Kind.CONFIGURATION, Configuration(1, 2, 3, 4, 5, 65534, 65535, 7, b"content")),
     (Kind.CONFIGURATION, STANDING),
+    (Kind.CONFIGURATION, Candidacy(1, 2**32 - 1)),
+    (Kind.MEMBERSHIP, Support(1, True)),
+    (Kind.REPLICA, StateCopy(TOP, 0, 1, 7, b"content")),
+    (Kind.REPLICA, StateChanges(TOP, (b"", b"entry"))),
+    (Kind.REPLICA, CopyAck(0)),
+    (Kind.REPLICA, Succession(STANDING)),
     (Kind.DISCOVERY, Seek("10.0.0.1", 7000, TOP, True, False)),
-    (Kind.DISCOVERY, Beacon("10.0.0.1", 7000, 3, 2**32 - 1, 2, TOP)),
-    (Kind.DISCOVERY, Remnant("10.0.0.1", 7000, 2**32 - 1)),
+    (Kind.DISCOVERY, Beacon("10.0.0.1", 7000, True, 3, 2, TOP)),
     (Kind.DISCOVERY, Farewell("10.0.0.1", 7000)),
-    (Kind.DIRECTORY, Enter(TOP, (TopicEntry("/a", '"bytes"', "reliable"), TopicEntry("/b", "", "x")))),
+    (Kind.DIRECTORY, Enter(TOP, (TopicEntry("/a", '"bytes"', "reliable"), TopicEntry("/b", "", "x", GROUP_MAX)))),
     (Kind.DIRECTORY, Browse(1, "/a/*", 2, True)),
     (Kind.DIRECTORY, Roll(1, 2)),
     (Kind.TOPICS, Entered(1, (TopicRecord("/a", 1, 2, "", "reliable", 0),), "refused")),

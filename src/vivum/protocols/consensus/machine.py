@@ -190,11 +190,6 @@ class ReplicaMachine:
         return self._promises.term
 
     @property
-    def foundation(self) -> int:
-        """Which log this is; 0 while it has none."""
-        return self._foundation
-
-    @property
     def role(self) -> Following | Standing | Leading:
         """What it is now."""
         return self._role

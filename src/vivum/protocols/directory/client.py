@@ -65,7 +65,7 @@ class ForgetRequest(Command):
 
 @dataclass(frozen=True, slots=True)
 class AskAnew(Command):
-    """The node follows another history: ask there all that is not answered, and watch from the beginning."""
+    """Another directory took over: ask it all that is not answered, and watch there from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +130,13 @@ class DirectoryClient:
         self,
         directory: Callable[[], Endpoint | None],
         identity: Callable[[], Member | None],
-        allegiance: Callable[[], tuple[int, int]],
         gate: Gate,
         settings: DirectorySettings | None = None,
     ) -> None:
-        """Prepare. `directory` tells where to ask, `identity` as whom, `allegiance` the history and the term that the
-        node follows; while directory or identity is not known, requests wait.
-        """
+        """Prepare. `directory` tells where to ask, `identity` as whom; while either is not known, requests wait."""
         self.settings = settings or DirectorySettings()
         self._directory = directory
         self._identity = identity
-        self._allegiance = allegiance
         self._gate = gate
         self._now_ns = 0
         self._requests: dict[int, _Request] = {}
@@ -187,10 +183,6 @@ class DirectoryClient:
         self._now_ns = now_ns
         if source != self._directory():
             self._gate.refuse_state(now_ns, source, frame, "not from the directory that this node knows")
-            return
-        history, term = self._allegiance()
-        if frame.region != history or frame.view < term:
-            self._gate.refuse_state(now_ns, source, frame, "of another history, or of a leader that was replaced")
             return
         body = self._gate.decode(now_ns, source, frame)
         if not isinstance(body, Entered | Listing | Roster):
@@ -276,8 +268,7 @@ class DirectoryClient:
             self._timers.set(number, self._now_ns + delay_ns)
             if me is not None and directory is not None:
                 message = self._message(request)
-                where = self._allegiance()
-                data = encode_control(Kind.DIRECTORY, self._gate.domain, *me, *where, self._now_ns, message)
+                data = encode_control(Kind.DIRECTORY, self._gate.domain, *me, 0, 0, self._now_ns, message)
                 made.append(Datagram(directory, data, Priority.CONTROL))
         self._due.clear()
         return made

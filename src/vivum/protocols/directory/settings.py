@@ -10,6 +10,12 @@ from vivum.core.time import MILLISECOND, SECOND
 class DirectorySettings:
     """Settings of the directory of topics and of its client in every node."""
 
+    topics_max: int = setting(
+        65_536,
+        unit="topics",
+        why="Eight times the groups of the largest experiment of seed 004; some 20 MB with their types.",
+        effect="At the limit topics without members are forgotten, oldest first; without any, new ones are refused.",
+    )
     frame_bytes_max: int = setting(
         30_000,
         unit="bytes",
@@ -27,12 +33,6 @@ class DirectorySettings:
         unit="watchers",
         why="Each new topic is compared with the pattern of each.",
         effect="At the limit the oldest is forgotten; it asks again and is told then.",
-    )
-    waiting_max: int = setting(
-        1024,
-        unit="requests",
-        why="Requests for new topics wait for a commit, some milliseconds.",
-        effect="At the limit the oldest is forgotten; its node asks again.",
     )
     rewatch_ns: int = setting(
         2 * SECOND,

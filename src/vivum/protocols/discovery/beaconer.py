@@ -1,4 +1,4 @@
-"""The side of a leader of the configuration service: tells where it is, and notices another history of its domain.
+"""The side of a configuration service: tells where it is, and notices another service of the same domain.
 
 Design note: `docs/design/runtime.md`, "Discovery". Lives in the node of the service, beside its machine.
 """
@@ -12,7 +12,7 @@ from vivum.core.time import SECOND
 from vivum.protocols.discovery.finder import BEACON_CHANNEL
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
-from vivum.protocols.membership.service.machine import ServiceMachine
+from vivum.protocols.membership.service.state import ConfigurationService
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
 from vivum.wire.directory import Beacon, Farewell, Seek
@@ -20,7 +20,8 @@ from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
 COUNTED_NS = 4 * SECOND
-"""A life counts for the rank of its history if it was heard within this time: who slept alone must not call others."""
+"""A life counts for the rank of its service if it was heard within this time. As `service_silence_ns` of the clients:
+a majority that the service did not hear for longer may have gone over to a standby, and must not be called back."""
 
 ROUSED_NS = 3 * SECOND
 """A life that was silent for this long is asked for a sign of life while it still counts. Idle clients speak every 2 to
@@ -34,14 +35,12 @@ class StartBeacon(Command):
 
 @dataclass(frozen=True, slots=True)
 class EndBeacon(Command):
-    """Say farewell to these, and to all who listen: the replica of this node ends."""
-
-    replicas: tuple[Endpoint, ...] = ()
+    """Announce that the service ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOutranked(Event):
-    """Another history of the domain ranks higher: this one ends, and its nodes follow the other."""
+    """Another service of the domain ranks higher: this one must give way, and its nodes follow the other."""
 
     by: ServiceInfo
 
@@ -58,24 +57,32 @@ class Beaconer:
         self,
         endpoint: Endpoint,
         gate: Gate,
-        serving: Callable[[], ServiceMachine | None],
+        service: Callable[[], tuple[ConfigurationService, int] | None],
+        heard_since: Callable[[int], int],
         *,
         multicast: bool,
+        dedicated: bool,
         seeds: Sequence[Endpoint] = (),
+        rouse: Callable[[int], None] = lambda _: None,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `serving` returns the speaker of the service, while this node leads it."""
+        """Prepare. `service` returns the configuration service that is carried here and its term, if there is one,
+        `heard_since` from how many lives it heard something since a time; `rouse` makes it ask the others.
+        """
         self.endpoint = endpoint
-        self._serving = serving
+        self._heard_since = heard_since
+        self._rouse = rouse
         self._gate = gate
+        self._service = service
         self._multicast = multicast
+        self._dedicated = dedicated
         self._seeds = tuple(each for each in seeds if each != endpoint)
         self._settings = settings or DiscoverySettings()
         self._now_ns = 0
+        self._started_ns = 0
         self._next_ns: int | None = None
         self._to_all = False
         self._is_ending = False
-        self._farewells: tuple[Endpoint, ...] = ()
         self._outranked_by: ServiceInfo | None = None
         # Who had joined here when that was noticed: by the time of telling them the service may have ended.
         self._followers: list[Endpoint] = []
@@ -85,25 +92,25 @@ class Beaconer:
     @property
     def info(self) -> ServiceInfo | None:
         """The service as it stands now; None if there is none here."""
-        serving = self._serving()
-        if serving is None or self._next_ns is None:
+        found = self._service()
+        if found is None or self._next_ns is None:
             return None
+        _, term = found
         # Only those who speak count: one that slept while its nodes went elsewhere must not call them back.
-        lives = serving.heard_since(self._now_ns - COUNTED_NS)
-        return ServiceInfo(self.endpoint, lives, serving.history, serving.term, serving.state.founded_ns)
+        lives = self._heard_since(self._now_ns - COUNTED_NS)
+        return ServiceInfo(self.endpoint, self._dedicated, lives, term, self._started_ns)
 
     def _listeners(self) -> list[Endpoint]:
-        serving = self._serving()
-        return [] if serving is None else [life.endpoint for life in serving.service.lives.values()]
+        found = self._service()
+        return [] if found is None else [life.endpoint for life in found[0].lives.values()]
 
     def submit(self, now_ns: int, command: Command) -> None:
         """Begin, or end."""
         if isinstance(command, EndBeacon):
-            self._farewells = command.replicas
-            self._is_ending = True
+            self._is_ending = self._service() is not None
             self._next_ns = None
             return
-        self._now_ns = self._next_ns = now_ns
+        self._now_ns = self._started_ns = self._next_ns = now_ns
         self._outranked_by = None
         if self._multicast:
             self.effects.append(ChannelOpened(BEACON_CHANNEL))
@@ -115,7 +122,7 @@ class Beaconer:
             self.on_message(now_ns, body, is_own_word(source, body))
 
     def on_message(self, now_ns: int, body: Seek | Beacon, is_own_word: bool) -> None:
-        """Answer who seeks; look at the rank of another history."""
+        """Answer who seeks; look at the rank of who else claims to be the service."""
         self._now_ns = now_ns
         own = self.info
         if own is None:
@@ -125,8 +132,7 @@ class Beaconer:
                 self._answers[Endpoint(body.host, body.port)] = None
             return
         rival = info_of(body)
-        if rival.endpoint == self.endpoint or rival.history == own.history:
-            # Of two leaders of one history the log decides.
+        if rival.endpoint == self.endpoint:
             return
         if is_own_word and rival.rank > own.rank:
             self._outranked_by = rival
@@ -144,13 +150,12 @@ class Beaconer:
         """Beacon, if it is time."""
         self._now_ns = now_ns
         if self._next_ns is not None and now_ns >= self._next_ns:
-            serving = self._serving()
-            if serving is None:
+            if self._service() is None:
                 self._next_ns = None
                 return
             self._next_ns = now_ns + self._settings.beacon_ns
             self._to_all = True
-            serving.rouse(now_ns - ROUSED_NS)
+            self._rouse(now_ns - ROUSED_NS)
 
     def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
         """Make the frames that are due. All is control: it does not wait for room."""
@@ -185,4 +190,4 @@ class Beaconer:
     def _farewell(self) -> list[Datagram]:
         body = Farewell(*self.endpoint)
         data = encode_control(Kind.DISCOVERY, self._gate.domain, 0, 0, 0, 0, self._now_ns, body)
-        return [Datagram(where, data, Priority.CONTROL) for where in [*self._all(), *self._farewells]]
+        return [Datagram(where, data, Priority.CONTROL) for where in self._all()]

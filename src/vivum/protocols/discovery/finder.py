@@ -1,29 +1,25 @@
-"""Look for the leader of the configuration service, watch it, and look again when it is gone.
+"""Look for the configuration service, watch it, and look again when it is gone.
 
 Design note: `docs/design/runtime.md`, "Discovery". Only reports: a service was found (`ServiceFound`) or lost
 (`ServiceLost`), or nobody answers and this node is the one to carry a service (`ServiceAbsent`). Its owner decides what
 follows (`vivum.node.domain`).
 
-A node that has a life stays with the history of that life while its leader is sought, unless another one outranks it,
-or its own has had no leader for long. A node with a replica tells others who seek meanwhile that a domain is here.
-
 Invariants: `service` is None exactly while seeking; a beacon is believed only from its own domain (the gate), and only
 from the endpoint that it names. What others say of a service is a hint.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from vivum.core.deadlines import Deadlines
 from vivum.core.ids import Channel, Endpoint
 from vivum.core.machine import ChannelOpened, Command, Datagram, Effect, Event, Priority
-from vivum.core.time import MILLISECOND, SECOND
 from vivum.protocols.discovery.rank import ServiceInfo, info_of, is_own_word
 from vivum.protocols.discovery.settings import DiscoverySettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
-from vivum.wire.directory import Beacon, Farewell, Remnant, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -33,12 +29,6 @@ HINTS_MAX = 8
 
 LATENESS_FACTOR = 8
 """A node whose own timers are late waits this many times their delay longer before it takes silence for absence."""
-
-REMNANT_PATIENCE_NS = 1500 * MILLISECOND
-"""How long a node that was told of a domain without a leader waits for one: longer than an election takes."""
-
-LOYALTY_NS = 10 * SECOND
-"""A node whose history had no leader for this long follows any other one."""
 
 BEACON_CHANNEL = Channel(0)
 """The well-known channel of a domain. Regions number theirs from 1."""
@@ -58,23 +48,17 @@ class TrustService(Command):
 
 @dataclass(frozen=True, slots=True)
 class ServiceFound(Event):
-    """The domain has this leader. Reported again when another one leads, of this history or of one that outranks it."""
+    """The domain has this service. Reported again when a service of higher rank replaces it."""
 
     service: ServiceInfo
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLost(Event):
-    """The leader was silent for too long, or said farewell: the node looks for the next one."""
+    """The service was silent for too long, or said farewell: the node looks for another one."""
 
     service: ServiceInfo
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaEnded(Event):
-    """The node at an endpoint has left, and its replica of the service with it."""
-
-    endpoint: Endpoint
+    has_ended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +83,11 @@ class Finder:
         multicast: bool,
         seeds: Sequence[Endpoint] = (),
         carry_after_ns: int | None = 0,
-        followed: Callable[[], int] = lambda: 0,
-        bereft: Callable[[], int] = lambda: 0,
         settings: DiscoverySettings | None = None,
     ) -> None:
-        """Prepare. `carry_after_ns` is added to the wait before this node carries a service; None means never.
-
-        `followed` returns the history of the node's life, `bereft` that of its replica while it knows no leader; 0 if
-        there is none.
-        """
+        """Prepare. `carry_after_ns` is added to the wait before this node carries a service; None means never."""
         self.service: ServiceInfo | None = None
-        self.lost: ServiceInfo | None = None
-        """The leader that was lost last."""
-
+        self.term = 0
         self.is_held_back = False
         """Whether this node would not carry a service now in any case, so that others need not wait for it."""
 
@@ -122,9 +98,6 @@ class Finder:
         self._seeds = tuple(each for each in seeds if each != endpoint)
         self._acquaintances: tuple[Endpoint, ...] = ()
         self._carry_after_ns = carry_after_ns
-        self._followed = followed
-        self._bereft = bereft
-        self._lost_ns = 0
         self._settings = settings or DiscoverySettings()
         self._timers: Deadlines[str] = Deadlines()
         self._now_ns = 0
@@ -164,7 +137,7 @@ class Finder:
         """Look for another service: the one that was found is gone."""
         self._now_ns = now_ns
         if self.service is not None:
-            self._become_bereft(self.service)
+            self._become_bereft(self.service, False)
 
     # States.
 
@@ -180,8 +153,10 @@ class Finder:
 
     def _become_found(self, service: ServiceInfo) -> None:
         known = self.service
-        is_news = known is None or known[:1] + known[2:4] != service[:1] + service[2:4]
+        # Another term at the same endpoint: its process was restarted, and knows nobody.
+        is_news = known is None or (known.endpoint, known.term) != (service.endpoint, service.term)
         self.service = service
+        self.term = max(self.term, service.term)
         self._timers.cancel("seek")
         self._timers.cancel("carry")
         if service.endpoint == self._endpoint:
@@ -192,9 +167,8 @@ class Finder:
         if is_news:
             self.effects.append(ServiceFound(service))
 
-    def _become_bereft(self, service: ServiceInfo) -> None:
-        self.lost, self._lost_ns = service, self._now_ns
-        self.effects.append(ServiceLost(service))
+    def _become_bereft(self, service: ServiceInfo, has_ended: bool) -> None:
+        self.effects.append(ServiceLost(service, has_ended))
         self._become_seeking()
 
     # Frames.
@@ -202,10 +176,10 @@ class Finder:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Take a frame of kind DISCOVERY."""
         body = self._gate.decode(now_ns, source, frame)
-        if isinstance(body, Seek | Beacon | Farewell | Remnant):
+        if isinstance(body, Seek | Beacon | Farewell):
             self.on_message(now_ns, body, is_own_word(source, body))
 
-    def on_message(self, now_ns: int, body: Seek | Beacon | Farewell | Remnant, is_own_word: bool) -> None:
+    def on_message(self, now_ns: int, body: Seek | Beacon | Farewell, is_own_word: bool) -> None:
         """Handle a message; `is_own_word` says whether its sender speaks of itself."""
         self._now_ns = now_ns
         if not is_own_word:
@@ -215,35 +189,16 @@ class Finder:
             self._on_beacon(info_of(body))
         elif isinstance(body, Seek):
             self._on_seek(body)
-        elif isinstance(body, Remnant):
-            if self.service is None:
-                self._elder_until_ns = max(self._elder_until_ns, now_ns + REMNANT_PATIENCE_NS)
-        else:
-            ended = Endpoint(body.host, body.port)
-            self.effects.append(ReplicaEnded(ended))
-            if self.service is not None and self.service.endpoint == ended:
-                self._become_bereft(self.service)
+        elif self.service is not None and self.service.endpoint == (body.host, body.port):
+            self._become_bereft(self.service, True)
 
     def _on_beacon(self, info: ServiceInfo) -> None:
         known = self.service
         if known is not None and known.endpoint == self._endpoint:
-            # This node leads: its beaconer knows its rank, and decides whether it gives way.
+            # This node carries the service: its beaconer knows its rank, and decides whether it gives way.
             return
-        if self._is_better(info, known):
+        if known is None or info.endpoint == known.endpoint or info.rank > known.rank:
             self._become_found(info)
-
-    def _is_better(self, info: ServiceInfo, known: ServiceInfo | None) -> bool:
-        """Return whether to follow this leader, rather than the known one or none."""
-        followed = self._followed()
-        if known is not None and info.history == known.history:
-            return info.term >= known.term
-        if info.history == followed:
-            return True
-        if known is not None:
-            return info.rank > known.rank
-        lost = self.lost
-        is_loyal = lost is not None and lost.history == followed and self._now_ns - self._lost_ns < LOYALTY_NS
-        return not is_loyal or lost is None or info.rank > lost.rank
 
     def _on_hint(self, endpoint: Endpoint) -> None:
         """Ask a service that another node named: only the service itself is believed."""
@@ -262,10 +217,7 @@ class Finder:
         if self.service is not None:
             if body.direct:
                 self._due.append((seeker, self.service.to_beacon()))
-            return
-        if (history := self._bereft()) != 0:
-            self._due.append((seeker, Remnant(*self._endpoint, history)))
-        if body.willing and (body.started_ns, seeker) < (self._started_ns, self._endpoint):
+        elif body.willing and (body.started_ns, seeker) < (self._started_ns, self._endpoint):
             self._elder_until_ns = self._started_ns + self._settings.elder_patience_ns
 
     # Time.
@@ -298,7 +250,7 @@ class Finder:
                         # This node slept: the service's beacons lie unread in its socket.
                         self._timers.set("watch", now_ns + self._settings.silence_ns_max // 2)
                     else:
-                        self._become_bereft(self.service)
+                        self._become_bereft(self.service, False)
 
     def _patient_until_ns(self) -> int:
         return self._started_ns + self._settings.patience_ns + (self._carry_after_ns or 0)

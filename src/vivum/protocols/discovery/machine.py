@@ -6,7 +6,7 @@ from vivum.protocols.discovery.beaconer import Beaconer
 from vivum.protocols.discovery.finder import Finder
 from vivum.protocols.discovery.rank import is_own_word
 from vivum.wire.codec import Frame
-from vivum.wire.directory import Beacon, Farewell, Remnant, Seek
+from vivum.wire.directory import Beacon, Farewell, Seek
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
 
@@ -34,13 +34,13 @@ class Discovery:
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
         """Let both sides hear."""
         body = self._gate.decode(now_ns, source, frame)
-        if isinstance(body, Seek | Beacon | Farewell | Remnant):
+        if isinstance(body, Seek | Beacon | Farewell):
             own = is_own_word(source, body)
             if not own and not isinstance(body, Beacon):
                 self._gate.refuse_state(now_ns, source, frame, "speaks for another place")
                 return
             self.finder.on_message(now_ns, body, own)
-            if isinstance(body, Seek | Beacon):
+            if not isinstance(body, Farewell):
                 self.beaconer.on_message(now_ns, body, own)
 
     def next_deadline_ns(self) -> int | None:

@@ -88,48 +88,53 @@ class ServiceSettings:
         why="Views that were over before a member acknowledged them; at one change in 20 ms more than a second's.",
         effect="A member for which more had to be kept is dropped, and comes back as a new life.",
     )
-    topics_max: int = setting(
-        65_536,
-        unit="topics",
-        why="Eight times the groups of the largest experiment of seed 004; some 20 MB with their types.",
-        effect="At the limit topics without members are forgotten, oldest first; without any, new ones are refused.",
+    standbys: int = setting(
+        2,
+        unit="nodes",
+        why="One may be gone when the service goes; each waits for its word before anything is published.",
+        effect="This many of the oldest members keep a copy of the state; 0 keeps none. At most 8.",
     )
-    replicas: int = setting(
-        3,
-        unit="replicas",
-        why="Three survive the death of one, and a commit waits for one other.",
-        effect="This many vote as soon as there are so many nodes; before that one votes, and a second one has a copy. "
-        "1 keeps no copies; else an odd number.",
-    )
-    replica_beat_ns: int = setting(
-        200 * MILLISECOND,
+    standby_beat_ns: int = setting(
+        500 * MILLISECOND,
         unit="ns",
-        why="A third of election_ns; some twenty small datagrams a second in a domain with three replicas.",
-        effect="The leader's heartbeat. Less notices a lost entry sooner and costs frames.",
+        why="A standby hears so often from the service while nothing changes.",
+        effect="Less costs frames; takeover_after_ns must be several times as long.",
     )
-    election_ns: int = setting(
-        600 * MILLISECOND,
-        unit="ns",
-        why="Three heartbeats: a lost one, or a pause of a Python process, is not taken for death.",
-        effect="A leader that dies is replaced after one to two of these; one that hears no majority steps down.",
-    )
-    replica_silence_ns: int = setting(
-        5 * SECOND,
-        unit="ns",
-        why="Longer than a pause for which no life is dropped.",
-        effect="A replica that answers nothing for so long is removed, and the next oldest takes its place.",
-    )
-    replica_step_ns: int = setting(
-        250 * MILLISECOND,
-        unit="ns",
-        why="What changes by joins and leaves is looked at within batch_ns; this is for replicas that fell silent.",
-        effect="How often the leader looks whether the replicas are those that should be.",
-    )
-    fork_after_ns: int = setting(
+    standby_timeout_ns: int = setting(
         2 * SECOND,
         unit="ns",
-        why="As suspect_timeout_ns: where one of two nodes dies, the other goes on when it would have dropped it.",
-        effect="In a domain with a single vote, the copy goes on by itself when it heard nothing for so long.",
+        why="Four beats: a standby that does not acknowledge delays every publication.",
+        effect="A standby silent for this long no longer counts, and another one is chosen.",
+    )
+    standby_rest_ns: int = setting(
+        10 * SECOND,
+        unit="ns",
+        why="Longer than a pause, so that a standby that stays slow is not chosen again and again.",
+        effect="A standby that fell silent is not chosen again within this time.",
+    )
+    log_entries_max: int = setting(
+        4096,
+        unit="entries",
+        why="What a standby may be behind and still catch up by entries.",
+        effect="One further behind gets a copy of the whole state.",
+    )
+    takeover_after_ns: int = setting(
+        4 * SECOND,
+        unit="ns",
+        why="Eight beats: a service that is paused or cut off for less goes on.",
+        effect="A standby that hears nothing from the service for this long asks the members for support.",
+    )
+    minority_after_ns: int = setting(
+        10 * SECOND,
+        unit="ns",
+        why="Long enough for a larger side to go on without this one; a dead half is dropped all the same.",
+        effect="A service that hears less than half of its members for this long drops the rest and keeps no standbys.",
+    )
+    candidacy_ns: int = setting(
+        400 * MILLISECOND,
+        unit="ns",
+        why="Several round trips.",
+        effect="A candidate asks again after this time; it waits as long for each standby that comes before it.",
     )
     group_ranges_max: int = setting(
         16_384,
@@ -188,8 +193,8 @@ class ClientSettings:
     service_silence_ns: int = setting(
         4 * SECOND,
         unit="ns",
-        why="The longest time between two signs of life, 3 s, and two pings.",
-        effect="A node that has heard nothing from the leader for this long asks other replicas too.",
+        why="The longest time between two signs of life, 3 s, and two pings. As takeover_after_ns of the service.",
+        effect="A node that has heard nothing from the service for this long supports a standby that asks for it.",
     )
     report_interval_ns: int = setting(
         200 * MILLISECOND,

@@ -1,46 +1,65 @@
-"""Which leader of the service a client follows: its history, its term, and when it was last heard.
+"""Which service a client follows: its term, when it was last heard, and whom this node supports if it is not.
 
-Within a history terms only grow, and nothing that was told is ever taken back.
+Terms only grow. Epochs of one era (`service.ERA_BITS`) were given by one service; the `ends` that a later one tells
+show which of them it knows of. A node whose epoch is not among these stood on a side that lost.
 """
 
 from vivum.core.ids import Endpoint
-from vivum.wire.service_log import ServiceStatus
+from vivum.protocols.membership.service.state import ERA_BITS
+from vivum.wire.standby import ServiceStatus
+
+ROUND_BITS = 16
+"""The bits of a term below its round: they have the node that won it, so that no two nodes can have one term."""
+
+
+def term_of(round_: int, node: int) -> int:
+    """Make the term of a node that won a round."""
+    return round_ << ROUND_BITS | node & ((1 << ROUND_BITS) - 1)
 
 
 class Allegiance:
-    """The leader that a node follows."""
+    """The service that a node follows."""
 
-    __slots__ = ("heard_ns", "history", "status", "term")
+    __slots__ = ("_supported", "heard_ns", "round", "status", "term")
 
     def __init__(self) -> None:
-        self.history = 0
-        """0 while it follows none: the first answer decides."""
-
         self.term = 0
         self.heard_ns = 0
         self.status: ServiceStatus | None = None
-        """What was last told of the leader, with its endpoint."""
+        """What was last told of it, with its endpoint."""
 
-    def leave(self) -> None:
-        """Follow nobody; when somebody was last heard stays known."""
-        self.history = self.term = 0
-        self.status = None
+        self.round = 0
+        self._supported: Endpoint | None = None
 
-    def fault_of(self, history: int, term: int) -> str | None:
-        """Return why a word of a leader is refused; None if it is accepted, and follow that leader."""
-        if not history:
-            return "of no history"
-        if self.history and history != self.history:
-            return "of another history than this node follows"
+    def fault_of_term(self, term: int, has_life: bool) -> str | None:
+        """Return why a frame of a term is refused; None if it is accepted, and adopt the term."""
         if term < self.term:
-            return "of a leader that was replaced"
-        if not self.history or term > self.term:
-            self.history, self.term = history, term
+            return "of a service that was replaced"
+        if term > self.term:
+            if has_life:
+                return "of a term that this node was not told of"
+            self.term = term
             self.status = None
         return None
 
     def adopt(self, source: Endpoint, status: ServiceStatus) -> Endpoint:
-        """Note what is said of the leader that is followed; return its endpoint."""
+        """Follow a service that is not of a lower term; return its endpoint."""
         endpoint = Endpoint(status.host, status.port) if status.host else source
-        self.status = ServiceStatus(*endpoint, status.replicas, status.parent, status.parent_epoch)
+        self.term = status.term
+        self.status = ServiceStatus(status.term, *endpoint, status.standbys, status.ends)
         return endpoint
+
+    @staticmethod
+    def is_of_its_history(status: ServiceStatus, epoch: int) -> bool:
+        """Return whether a service of a higher term knows of an epoch that this node was told by one before."""
+        era = epoch >> ERA_BITS
+        return epoch == 0 or any(end >> ERA_BITS == era and epoch <= end for end in status.ends)
+
+    def support(self, round_: int, candidate: Endpoint) -> bool | None:
+        """Support a candidate, one in each round. False: another was supported; None: the round is over."""
+        if round_ <= self.term >> ROUND_BITS or round_ < self.round:
+            return None
+        if round_ == self.round:
+            return candidate == self._supported
+        self.round, self._supported = round_, candidate
+        return True

@@ -42,7 +42,7 @@ from vivum.wire.membership import (
     Removal,
     Welcome,
 )
-from vivum.wire.service_log import ServiceStatus
+from vivum.wire.standby import Candidacy, ServiceStatus, Support
 
 PROCESS_NAME_CHARACTERS_MAX = 240
 """Longest name of a process: leaves room for the number of a later life."""
@@ -84,9 +84,6 @@ class MembershipClient:
         self.member: Member | None = None
         self.own_region: RegionConfig | None = None
         self.groups = RangeSet()
-        self.replica = 0
-        """The id of this node's replica of the service, for those who choose replicas."""
-
         self._process = self._name = name
         self._lives = 1
         self._wanted = wanted
@@ -94,6 +91,7 @@ class MembershipClient:
         self._gate = gate
         self._talk = Conversation(services, rng, self.settings)
         self._allegiance = Allegiance()
+        self._supports: list[tuple[Endpoint, Support]] = []
         self._view = ConfigurationView(self.settings.gone_endpoints_max)
         self._assembly = Assembly(self.settings.parts_max)
         self._changes: list[Change] = []
@@ -110,13 +108,8 @@ class MembershipClient:
 
     @property
     def term(self) -> int:
-        """The term of the leader that this node follows; 0 while it follows none."""
+        """The term of the service that this node follows; 0 while it follows none."""
         return self._allegiance.term
-
-    @property
-    def history(self) -> int:
-        """The history that this node follows; 0 while it follows none."""
-        return self._allegiance.history
 
     @property
     def service_status(self) -> ServiceStatus | None:
@@ -124,13 +117,19 @@ class MembershipClient:
         return self._allegiance.status
 
     @property
-    def service_endpoint(self) -> Endpoint | None:
-        """Where this node takes the leader to be."""
-        return self._talk.destination if self._talk.has_services else None
+    def supported_round(self) -> int:
+        """The last round in which this node supported a candidate."""
+        return self._allegiance.round
 
     def is_service_silent(self, now_ns: int) -> bool:
-        """Return whether the leader has been silent for so long that others are asked too."""
+        """Return whether the service has been silent long enough for a standby to take over."""
         return now_ns - self._allegiance.heard_ns >= self.settings.service_silence_ns
+
+    def support(self, now_ns: int, round_: int, epoch: int, candidate: Endpoint) -> bool:
+        """Support a candidate whose copy is at `epoch`, if the service is silent and no other one was supported."""
+        if not self.is_service_silent(now_ns) or epoch < self.epoch:
+            return False
+        return bool(self._allegiance.support(round_, candidate))
 
     # What is known.
 
@@ -213,16 +212,15 @@ class MembershipClient:
     def serve_by(self, now_ns: int, services: Sequence[Endpoint]) -> None:
         """Use other services from now on. A life given by a former one ends, and a new one begins there."""
         self._talk.replace_services(services)
+        # Terms of different histories cannot be compared.
         self._allegiance = Allegiance()
         self._allegiance.heard_ns = now_ns
         if self.state in (ClientState.JOINING, ClientState.JOINED):
             self._become_removed(now_ns)
 
-    def seek_at(self, service: Endpoint) -> None:
-        """Ask this endpoint from now on: another replica leads the history that this node follows."""
-        self._talk.learn(service, [])
-        if self.state is ClientState.JOINED:
-            self._talk.say("ack")
+    def on_service_ended(self) -> None:
+        """Note the service's farewell: support a successor without waiting for silence."""
+        self._allegiance.heard_ns = 0
 
     def follows(self, service: Endpoint) -> bool:
         """Return whether this node already speaks with the service at an endpoint."""
@@ -243,8 +241,8 @@ class MembershipClient:
 
     def start_over(self, now_ns: int) -> None:
         """End this life, which cannot keep its promises, and begin another once the service is heard again."""
-        # Not before: if all who have replicas gave up their lives, nobody could lead after one that is gone. A node
-        # that leaves begins no other.
+        # Not before: if all standbys gave up their lives, none could replace a service that is gone. A node that leaves
+        # begins no other.
         if self.state is ClientState.JOINED:
             self._wants_over = True
             # To the one the service answers at once, to the other with its next regular word.
@@ -252,8 +250,6 @@ class MembershipClient:
 
     def _become_joining(self, now_ns: int) -> None:
         self.state = ClientState.JOINING
-        # Without a life it is of no history: the first answer decides.
-        self._allegiance.leave()
         self._talk.ask(now_ns, "join")
 
     def _become_joined(self, now_ns: int, member: Member) -> None:
@@ -312,9 +308,11 @@ class MembershipClient:
         if body is None:
             return
         if isinstance(body, ServiceStatus):
-            cause = self._on_status(now_ns, source, frame.region, frame.view, body)
+            cause = self._on_status(now_ns, source, body)
+        elif isinstance(body, Candidacy):
+            cause = self._on_candidacy(now_ns, source, body)
         else:
-            cause = self._allegiance.fault_of(frame.region, frame.view) or self._on_word(now_ns, body)
+            cause = self._allegiance.fault_of_term(frame.view, self.member is not None) or self._on_word(now_ns, body)
             if cause is None:
                 self._hear(now_ns, source)
         if cause is not None:
@@ -329,26 +327,32 @@ class MembershipClient:
         if self.state is ClientState.JOINED:
             self._talk.timers.set("keepalive", now_ns + self._talk.spread(self.settings.keepalive_ns))
 
-    def _on_status(self, now_ns: int, source: Endpoint, history: int, term: int, body: ServiceStatus) -> str | None:
-        allegiance = self._allegiance
-        is_new = (history, term) != (allegiance.history, allegiance.term)
-        lost = False
-        if history != allegiance.history and allegiance.history and body.parent == allegiance.history:
-            # It goes on from a copy of this history. Lives of which the copy knew all that they were told go on.
-            lost = self.epoch > body.parent_epoch
-            self._allegiance = Allegiance()
-        cause = self._allegiance.fault_of(history, term)
-        if cause is not None:
-            return cause
+    def _on_status(self, now_ns: int, source: Endpoint, body: ServiceStatus) -> str | None:
+        if body.term < self.term:
+            return "tells of a service that was replaced"
+        is_new = body.term > self.term
+        lost = is_new and self.member is not None and not self._allegiance.is_of_its_history(body, self.epoch)
         service = self._allegiance.adopt(source, body)
-        self._talk.learn(service, [Endpoint(each.host, each.port) for each in body.replicas])
+        self._talk.learn(service, [Endpoint(each.host, each.port) for each in body.standbys])
         if not body.host:
-            # Only from the leader itself: others may pass its status on when it is gone.
+            # Only from the service itself: others may pass its status on when it is gone.
             self._hear(now_ns, source)
         if lost and self.state is ClientState.JOINED:
+            # This node followed another service too long: its epoch is one that this service never reached.
             self._become_removed(now_ns)
         elif is_new and self.state is ClientState.JOINED:
             self._talk.say("ack")
+        return None
+
+    def _on_candidacy(self, now_ns: int, source: Endpoint, body: Candidacy) -> str | None:
+        if not self.is_service_silent(now_ns):
+            return "asks for support while the service speaks"
+        if body.epoch < self.epoch:
+            return "asks for support and knows less than this node"
+        granted = self._allegiance.support(body.round, source)
+        if granted is None:
+            return "asks for support in a round that is over"
+        self._supports.append((source, Support(body.round, granted)))
         return None
 
     def _on_word(self, now_ns: int, body: ControlMessage) -> str | None:
@@ -478,12 +482,15 @@ class MembershipClient:
         for member, silent_ns in self._reports.items():
             made.append(self._datagram(now_ns, FailureReport(*member, silent_ns)))
         self._reports.clear()
+        for candidate, support in self._supports:
+            made.append(self._datagram(now_ns, support, candidate))
+        self._supports.clear()
         return made
 
     def _message(self, what: str) -> ControlMessage:
         match what:
             case "join":
-                return Join(self._name, self._wanted, *self.endpoint, self.replica)
+                return Join(self._name, self._wanted, *self.endpoint)
             case "subscribe":
                 assert self._requests.under_way is not None, "a request is due only while it is under way"
                 return self._requests.under_way
@@ -494,10 +501,7 @@ class MembershipClient:
             case _:
                 return ConfigurationAck(self.epoch)
 
-    def _datagram(self, now_ns: int, message: ControlMessage) -> Datagram:
+    def _datagram(self, now_ns: int, message: ControlMessage, destination: Endpoint | None = None) -> Datagram:
         sender = self.member or self._ghost or (0, 0)
-        allegiance = self._allegiance
-        data = encode_control(
-            Kind.MEMBERSHIP, self._gate.domain, *sender, allegiance.history, allegiance.term, now_ns, message
-        )
-        return Datagram(self._talk.destination, data, Priority.CONTROL)
+        data = encode_control(Kind.MEMBERSHIP, self._gate.domain, *sender, 0, self.term, now_ns, message)
+        return Datagram(destination or self._talk.destination, data, Priority.CONTROL)

@@ -67,10 +67,10 @@ class Conversation:
         if source in self._services:
             self._service = self._services.index(source)
 
-    def learn(self, service: Endpoint, replicas: Sequence[Endpoint]) -> None:
-        """Use this service from now on; if it does not answer, other replicas and the services known at the start."""
+    def learn(self, service: Endpoint, standbys: Sequence[Endpoint]) -> None:
+        """Use this service from now on; if it does not answer, its standbys and the services known at the start."""
         self._is_fresh = self._is_fresh or service != self.destination
-        self._services = tuple(dict.fromkeys((service, *replicas, *self._seeds)))
+        self._services = tuple(dict.fromkeys((service, *standbys, *self._seeds)))
         self._service = 0
 
     def try_next(self) -> None:

@@ -1,1 +1,1 @@
-"""The configuration service: its replicated state, its speaker at the leader, its replicas."""
+"""The configuration service: its state, its speaker, and its standbys."""

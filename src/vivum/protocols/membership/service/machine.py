@@ -1,30 +1,30 @@
-"""The speaker of the configuration service, at the leader of its log: frames, time, and who was told what.
+"""The speaker of the configuration service: frames, time, and who was told what.
 
-Design note: `docs/design/membership.md`. It decides when a batch closes and when a suspect counts as dead, and proposes
-that as commands; what members ask for it proposes too. It tells what commands came to when they are applied, and so
-committed: nothing else is ever published. All that it keeps besides is soft: the next leader finds it out again.
-
-Like every machine it notes *that* something is due and makes the frame in `make_frames`, so a configuration that is
-repeated tells the newest epoch.
+Design note: `docs/design/membership.md`. Decides nothing about membership but when a batch closes and when a suspect
+counts as dead; the rest is `service`, on which it acts through a log that standbys repeat. Like every machine it notes
+*that* something is due and makes the frame in `take_output`, so a configuration that is repeated tells the newest
+epoch.
 
 Invariants: every current life has a session; a configuration is repeated until the epoch that concerns its life is
-acknowledged, and then no more.
+acknowledged, and then no more; what a standby that counts does not have is told to nobody.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from vivum.core.deadlines import Deadlines
+from vivum.core.errors import UsageError
 from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.core.machine import Datagram, Priority
-from vivum.core.ranges import RangeSet
+from vivum.core.machine import Command, Datagram, Effect, Priority
 from vivum.protocols.membership.assembly import cut, part_bytes
-from vivum.protocols.membership.service.application import Applied, ReplicatedDomain, command
+from vivum.protocols.membership.client.allegiance import ROUND_BITS
+from vivum.protocols.membership.service.log import ServiceLog
+from vivum.protocols.membership.service.replication import Replication
 from vivum.protocols.membership.service.state import ConfigurationService, Life
 from vivum.protocols.membership.service.suspicion import Suspicions, Verdict
+from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
-from vivum.wire.directory import TopicEntry
 from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
@@ -40,36 +40,26 @@ from vivum.wire.membership import (
     Welcome,
     encode_changes,
 )
-from vivum.wire.service_log import BatchClosed, LogAct, ReplicaAddress, ServiceStatus, TopicsCreated
+from vivum.wire.standby import CopyAck, ServiceStatus, Succession
 
-GREETINGS_MAX = 3
-"""A life that has not answered the first word of a new leader after this many is put to the test."""
+FIRST_TERM = 1
+"""The term of the service that a domain begins with; later ones are made of a round and of the node that won it."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What the speaker knows of its talk with one life."""
+    """What the service knows of its talk with one life. Lost with the machine, and then found out again."""
 
     life: Life
     heard_ns: int
     knows_term: bool = True
-    """It has spoken to this leader, and not only to the one before."""
-
-    greetings: int = 0
-    acknowledged: int = 0
-    """The epoch up to which its acknowledgement was proposed."""
-
-    request: int = 0
-    """The number of its last request that was proposed."""
-
-    is_ending: bool = False
-    """Its end was proposed."""
+    """It has spoken to this service, and not only to the one before."""
 
     resend_ns: int = 0
 
 
 Timer = tuple[str, Member | None]
-"""What is due: "batch" or "sweep" for all; "resend", "probe" or "greet" for one life."""
+"""What is due: "batch", "sweep" or "standbys" for all; "resend", "probe" or "status" for one life."""
 
 
 ContentKey = tuple[int, int, tuple[tuple[int, int], ...]]
@@ -77,80 +67,81 @@ ContentKey = tuple[int, int, tuple[tuple[int, int], ...]]
 
 
 class ServiceMachine:
-    """Speaks for the replicated state while its replica leads a term."""
+    """The configuration service as a protocol that a node can compose."""
+
+    kinds = frozenset({Kind.MEMBERSHIP, Kind.REPLICA})
+    commands: frozenset[type[Command]] = frozenset()
+    transport = ""
+    has_data = False
 
     def __init__(
         self,
-        now_ns: int,
         member: Member,
         gate: Gate,
-        state: ReplicatedDomain,
-        history: int,
-        term: int,
-        replicas: Callable[[], tuple[ReplicaAddress, ...]],
+        settings: ServiceSettings | None = None,
+        *,
+        term: int = FIRST_TERM,
+        service: ConfigurationService | None = None,
+        position: int = 0,
     ) -> None:
-        """Begin, with a state that has all that was committed before this term; greet everybody in it.
-
-        `member` names the speaker in headers. `replicas` tells where the replicas are.
-        """
+        """Begin with nothing; or, as a standby that takes over, with a copy of the state at a position of the log."""
         self.member = member
-        self.state = state
-        self.settings = state.service.settings
-        self.history = history
+        self.settings = settings or ServiceSettings()
         self.term = term
-        self.proposals: list[bytes] = []
-        """Commands to be appended to the log, in this order. The owner takes them out."""
+        self.service = service or ConfigurationService(self.settings)
+        self.superseded_by: ServiceStatus | None = None
+        """The service of a higher term that this one has met: this one has stepped down, and is silent."""
 
-        self.creations_applied = 0
-        """How many of the commands that `create_topics` proposed are applied."""
-
-        self.gone_replicas: set[int] = set()
-        """Replicas whose life ended in this term."""
-
+        self.effects: list[Effect] = []
         self._gate = gate
-        self._replicas = replicas
-        self._now_ns = now_ns
+        self._now_ns = 0
+        self._log = ServiceLog(self.service, self.settings.log_entries_max, position)
+        # Of the last batch: what came of it is told when all standbys have it.
+        self._batch_position = 0
+        self._batch_waits = False
+        self._former_services: dict[Endpoint, None] = {}
+        self._announcements: list[Endpoint] = []
+        # Since when less than half of the lives are heard.
+        self._short_since_ns: int | None = None
         self._sessions: dict[Member, Session] = {}
-        self._joining: set[str] = set()
-        # Who left while its replica was one of the log: told when it is not any more.
-        self._departing: dict[Member, Life] = {}
         self._suspicions = Suspicions(self.settings)
         self._timers: Deadlines[Timer] = Deadlines()
         self._part_bytes = part_bytes(self.settings.frame_bytes_max)
-        self._is_closing = False
-        self._creations = 0
+        self._replication = Replication(self._log, self.settings, self._part_bytes, member)
         # Due now; dictionaries serve as ordered sets.
         self._answers: dict[Member, None] = {}
         self._configurations: dict[Member, None] = {}
-        self._replies: list[tuple[Endpoint, ControlMessage]] = []
+        # Each with the position that standbys must have before it goes out.
+        self._replies: list[tuple[int, Endpoint, ControlMessage]] = []
         self._on_timer_of: dict[str, Callable[..., None]] = {
             "batch": self._on_batch_due,
             "sweep": self._on_sweep_due,
             "resend": self._on_resend_due,
             "probe": self._on_probe_due,
-            "greet": self._on_greeting_due,
+            "status": self._on_status_due,
+            "standbys": self._on_standbys_due,
         }
+
+    def take_over(self, now_ns: int, round_: int, before: Endpoint, alive: frozenset[Endpoint]) -> None:
+        """Take over from a silent service. Lives that did not show a sign of life are probed."""
+        self._now_ns = now_ns
+        self._log.take_over(round_)
+        self._former_services[before] = None
         for life in self.service.lives.values():
-            self._begin_session(life, knows_term=False)
-            self._timers.set(("greet", life.member), now_ns)
-            self._configurations[life.member] = None
+            member = life.member
+            self._sessions[member] = Session(life, now_ns, knows_term=False)
+            self._timers.set(("status", member), now_ns)
+            self._configurations[member] = None
+            if life.endpoint not in alive:
+                self._suspect(member)
         if self.service.has_changes:
             self._open_batch()
+        self._timers.set(("sweep", None), now_ns + self.settings.silence_ns_max // 4)
+        self._timers.set(("standbys", None), now_ns)
 
-    @property
-    def service(self) -> ConfigurationService:
-        """The committed state."""
-        return self.state.service
-
-    def _propose(self, act: LogAct, member: tuple[int, int] = (0, 0)) -> None:
-        self.proposals.append(command(act, member))
-
-    def _begin_session(self, life: Life, *, knows_term: bool) -> None:
-        if not self._sessions:
-            self._timers.set(("sweep", None), self._now_ns + self.settings.silence_ns_max // 4)
-        self._sessions[life.member] = Session(
-            life, self._now_ns, knows_term, acknowledged=life.acknowledged, request=life.request
-        )
+    def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
+        """Refuse: the service takes its requests as frames."""
+        raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")
 
     # Frames.
 
@@ -161,59 +152,99 @@ class ServiceMachine:
         if body is None:
             return
         member = Member(NodeId(frame.sender), Incarnation(frame.incarnation))
-        cause: str | None
-        if isinstance(body, Join) and frame.region in (0, self.history):
-            cause = self._on_join(source, body)
-        elif frame.region != self.history:
-            # If this history went on from that one, the node learns so.
-            self._reply(source, self.status())
-            cause = "of another history than this service; told so"
+        if self.superseded_by is not None:
+            cause: str | None = "this service has stepped down"
+        elif frame.kind == Kind.REPLICA:
+            cause = self._on_replica(source, member, frame.view, body)
         elif frame.view > self.term:
-            cause = "follows a later leader than this one"
+            if self._is_successor(frame.view, member):
+                self._step_down(ServiceStatus(frame.view, "", 0, (), ()))
+                cause = "speaks of a later term than this one; stepped down"
+            else:
+                # It had its life from a service of another history; discovery tells which of the two stays.
+                cause = "speaks of a service that knows nothing of this one"
+        elif isinstance(body, Join):
+            cause = self._on_join(source, body)
         elif frame.view < self.term:
-            self._reply(source, self.status())
+            # The former service may have told it another history: first it must know us.
+            self._reply_at_once(source, self._status())
             cause = "does not know this term; told so"
         else:
             cause = self._on_request(source, member, body)
         if cause is not None:
             self._gate.refuse_state(now_ns, source, frame, cause)
 
-    def status(self) -> ServiceStatus:
-        """Return the word by which this leader makes itself known."""
-        return ServiceStatus("", 0, self._replicas(), self.state.parent, self.state.parent_epoch)
+    def _on_replica(self, source: Endpoint, member: Member, term: int, body: ControlMessage) -> str | None:
+        if isinstance(body, Succession) and self._is_successor(body.status.term, member):
+            status = body.status
+            host, port = (status.host, status.port) if status.host else source
+            self._step_down(ServiceStatus(status.term, host, port, status.standbys, status.ends))
+            return None
+        if not isinstance(body, CopyAck) or term < self.term:
+            return "not a word of a standby of this service"
+        if source in self._former_services:
+            del self._former_services[source]
+            return None
+        cause = self._replication.on_ack(self._now_ns, member, body.position)
+        if self._batch_waits and self._is_settled:
+            self._batch_waits = False
+            self._on_batch_due(None)
+        return cause
+
+    def _is_successor(self, term: int, member: Member) -> bool:
+        """Return whether a term continues this one: a later round, reported by a life of this service."""
+        return term >> ROUND_BITS > self.term >> ROUND_BITS and self.service.knew(member)
+
+    def _step_down(self, status: ServiceStatus) -> None:
+        self.superseded_by = status
+        self._replies.clear()
+        self._configurations.clear()
+        self._timers = Deadlines()
+
+    @property
+    def _is_settled(self) -> bool:
+        """Every standby that counts has what came of the last batch."""
+        return self._replication.committed >= self._batch_position
+
+    def _status(self) -> ServiceStatus:
+        return ServiceStatus(self.term, "", 0, self._replication.addresses, tuple(self.service.ends))
 
     def _reply(self, endpoint: Endpoint, message: ControlMessage) -> None:
-        self._replies.append((endpoint, message))
+        self._replies.append((self._log.position, endpoint, message))
+
+    def _reply_at_once(self, endpoint: Endpoint, message: ControlMessage) -> None:
+        self._replies.append((0, endpoint, message))
 
     def _on_join(self, source: Endpoint, body: Join) -> str | None:
         endpoint = Endpoint(body.host, body.port)
         if endpoint != source:
             # A join ends the former life on its endpoint: nobody may do that for another.
             return "joins with an endpoint that is not its own"
-        life = self.service.life_named(body.name)
-        if life is not None:
-            self._welcome(life)
-            return None
-        former = self.service.former_life(body.name)
-        if former is not None:
+        if self._is_short and not self.service.has_endpoint(endpoint):
+            # They would make a majority of those who are here, and the others may be one that goes on without us.
+            return "this service hears less than half of its members, and takes no new ones"
+        life = self._log.join(body)
+        if self.service.has_changes:
+            self._open_batch()
+        if life is None:
+            former = self.service.former_life(body.name)
+            if former is None:
+                return f"nodes_max={self.settings.nodes_max} nodes are in the domain"
             self._reply(endpoint, Removal(body.name, *former))
             return "the life of this process has ended"
-        if len(self.service.lives) >= self.settings.nodes_max and not self.service.has_endpoint(endpoint):
-            return f"nodes_max={self.settings.nodes_max} nodes are in the domain"
-        if body.name not in self._joining:
-            self._joining.add(body.name)
-            self._propose(body)
+        if life.member not in self._sessions:
+            if not self._sessions:
+                self._timers.set(("sweep", None), self._now_ns + self.settings.silence_ns_max // 4)
+            self._sessions[life.member] = Session(life, self._now_ns)
+            self._end_ended_sessions()
+            self._timers.set_earlier(("standbys", None), self._now_ns)
+        self._reply(life.endpoint, Welcome(body.name, *life.member))
+        self._reply_at_once(life.endpoint, self._status())
         return None
-
-    def _welcome(self, life: Life) -> None:
-        self._reply(life.endpoint, Welcome(life.name, *life.member))
-        self._reply(life.endpoint, self.status())
 
     def _on_request(self, source: Endpoint, member: Member, body: ControlMessage) -> str | None:
         session = self._sessions.get(member)
         if session is None:
-            if member in self._departing:
-                return "has left; told when its replica is out of the log"
             self._reply(source, Removal(self.service.name_of_former(member), *member))
             return "not a current life; told so"
         if source != session.life.endpoint:
@@ -230,45 +261,33 @@ class ServiceMachine:
             case FailureReport(node, incarnation, _):
                 return self._on_report(Member(NodeId(node), Incarnation(incarnation)), member)
             case Leave():
-                self._propose_end(session)
+                self._end(session)
+                self._reply(source, Removal(session.life.name, *member))
             case Alive():
                 pass
         return None
 
     def _on_subscribe(self, session: Session, body: Subscribe) -> str | None:
-        life = session.life
-        if body.request <= life.request:
-            # The answer goes with a batch: it tells that the request was applied.
-            self._answers[life.member] = None
-            self._open_batch()
-        elif body.request > session.request:
-            add, remove = RangeSet.from_bounds(body.add), RangeSet.from_bounds(body.remove)
-            if not self.service.takes(life, body.request, add, remove):
-                return "a request out of order, or for too many ranges of groups"
-            session.request = body.request
-            self._propose(body, life.member)
+        if not self._log.subscribe(session.life, body):
+            return "a request out of order, or for too many ranges of groups"
+        # The answer goes with the batch, also if nothing changed: it tells that the request was applied.
+        self._answers[session.life.member] = None
+        self._open_batch()
         return None
 
     def _on_ack(self, session: Session, epoch: int) -> str | None:
         if epoch > self.service.epoch:
             return "acknowledges an epoch that never was"
-        if epoch > session.acknowledged:
-            session.acknowledged = epoch
-            self._propose(ConfigurationAck(epoch), session.life.member)
-        elif epoch <= session.life.acknowledged:
-            # A sign of life: it wants one of ours.
-            self._reply(session.life.endpoint, self.status())
-        self._look_whether_told(session)
-        return None
-
-    def _look_whether_told(self, session: Session) -> None:
-        """Stop repeating what a life has acknowledged; begin again where it stays behind."""
         member = session.life.member
-        if session.acknowledged >= self.service.concern_epoch(session.life):
+        if not self._log.acknowledge(session.life, epoch):
+            # A sign of life: it wants one of ours.
+            self._reply_at_once(session.life.endpoint, self._status())
+        if session.life.acknowledged >= self.service.concern_epoch(session.life):
             self._timers.cancel(("resend", member))
             session.resend_ns = 0
         elif ("resend", member) not in self._timers and member not in self._configurations:
             self._configurations[member] = None
+        return None
 
     def _on_report(self, suspect: Member, reporter: Member) -> str | None:
         if suspect not in self._sessions:
@@ -284,125 +303,47 @@ class ServiceMachine:
             self._timers.set(("probe", member), self._now_ns)
 
     def _drop(self, session: Session) -> None:
-        """Propose the end of a life that does not answer."""
-        if not session.is_ending:
-            self._gate.counters.members_dropped += 1
-        self._propose_end(session)
+        """End a life that does not answer, and tell it so, in case it lives after all."""
+        self._gate.counters.members_dropped += 1
+        self._end(session)
+        self._reply(session.life.endpoint, Removal(session.life.name, *session.life.member))
 
-    def _propose_end(self, session: Session) -> None:
-        if not session.is_ending:
-            session.is_ending = True
-            self._propose(Leave(), session.life.member)
+    def _end(self, session: Session) -> None:
+        self._log.leave(session.life)
+        self._open_batch()
+        self._forget(session.life.member)
 
     def _forget(self, member: Member) -> None:
-        self._sessions.pop(member, None)
+        del self._sessions[member]
         self._suspicions.clear(member)
         self._answers.pop(member, None)
         self._configurations.pop(member, None)
-        for name in ("resend", "probe", "greet"):
+        for name in ("resend", "probe", "status"):
             self._timers.cancel((name, member))
 
-    # What others ask of it.
+    def _end_ended_sessions(self) -> None:
+        """Forget sessions of lives that a new process on the same endpoint ended."""
+        for member in [each for each in self._sessions if self.service.life_of(each) is None]:
+            self._forget(member)
 
     def rouse(self, since_ns: int) -> None:
         """Ask all lives that were not heard since then for a sign of life."""
         for member, session in self._sessions.items():
             if session.heard_ns < since_ns:
-                self._reply(session.life.endpoint, Probe(*member))
+                self._reply_at_once(session.life.endpoint, Probe(*member))
 
     def heard_since(self, since_ns: int) -> int:
         """Count the lives from which something was heard since then."""
         return sum(1 for session in self._sessions.values() if session.heard_ns >= since_ns)
 
-    def on_refused(self, now_ns: int, endpoint: Endpoint) -> None:
-        """Drop the life at an endpoint that no process has: its computer says so."""
-        self._now_ns = now_ns
-        for session in [each for each in self._sessions.values() if each.life.endpoint == endpoint]:
-            self._drop(session)
-
-    def answers(self, life: Life) -> bool:
-        """Return whether a life is not under test, and has spoken to this leader lately."""
-        session = self._sessions.get(life.member)
-        if session is None or not session.knows_term or life.member in self._suspicions:
-            return False
-        return self._now_ns - session.heard_ns < self.settings.replica_silence_ns
-
-    def create_topics(self, entries: tuple[TopicEntry, ...]) -> int:
-        """Propose topics. Return what `creations_applied` is when that is applied."""
-        self._propose(TopicsCreated(entries))
-        self._creations += 1
-        return self._creations
-
-    # What was applied.
-
-    def on_applied(self, now_ns: int, applied: list[Applied]) -> None:
-        """Tell what commands came to, whoever proposed them."""
-        self._now_ns = now_ns
-        for each in applied:
-            match each.act:
-                case Join():
-                    self._on_joined(each.act, each.life)
-                case Subscribe():
-                    self._answers[each.member] = None
-                    self._open_batch()
-                case ConfigurationAck():
-                    if each.member in self._sessions:
-                        self._look_whether_told(self._sessions[each.member])
-                case Leave():
-                    assert each.life is not None
-                    self._on_ended(each.life)
-                case TopicsCreated():
-                    self.creations_applied += 1
-                case BatchClosed():
-                    self._on_closed(each.concerned or [])
-
-    def _on_joined(self, body: Join, life: Life | None) -> None:
-        self._joining.discard(body.name)
-        if self.service.has_changes:
-            self._open_batch()
-        if life is None:
-            return
-        if life.member not in self._sessions:
-            self._begin_session(life, knows_term=True)
-            # A new process on an endpoint has ended the life that was there.
-            for former in [each.life for each in self._sessions.values() if each.life.endpoint == life.endpoint]:
-                if former is not life:
-                    self.gone_replicas.add(former.replica)
-                    self._forget(former.member)
-        self._welcome(life)
-
-    def _on_ended(self, life: Life) -> None:
-        self.gone_replicas.add(life.replica)
-        self._open_batch()
-        self._forget(life.member)
-        self._departing[life.member] = life
-
-    def tell_departed(self, replicas: set[int]) -> None:
-        """Tell those who left or were dropped, except who must stay until its replica is out of the log."""
-        for member, life in [pair for pair in self._departing.items() if pair[1].replica not in replicas]:
-            del self._departing[member]
-            self._reply(life.endpoint, Removal(life.name, *member))
-
-    def _on_closed(self, concerned: list[Member]) -> None:
-        self._is_closing = False
-        if self.service.has_changes:
-            self._open_batch()
-        for life in self.service.overdue():
-            # It may speak and yet not take what it is told: others must not wait for it for ever.
-            if life.member in self._sessions:
-                self._drop(self._sessions[life.member])
-        for member in concerned:
-            # A node that does not acknowledge is told the newest when its next repetition is due, not with each epoch.
-            if member in self._sessions and self._sessions[member].resend_ns <= self.settings.resend_ns_min:
-                self._configurations[member] = None
-        self._configurations |= {member: None for member in self._answers if member in self._sessions}
-        self._answers.clear()
-
     # Time.
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        return self._timers.next_ns()
+        if self.superseded_by is not None:
+            return None
+        times = (self._timers.next_ns(), self._replication.next_deadline_ns(self._now_ns))
+        return min((each for each in times if each is not None), default=None)
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
@@ -411,12 +352,27 @@ class ServiceMachine:
             self._on_timer_of[name](member)
 
     def _open_batch(self) -> None:
-        if not self._is_closing and ("batch", None) not in self._timers:
+        if ("batch", None) not in self._timers:
             self._timers.set(("batch", None), self._now_ns + self.settings.batch_ns)
 
     def _on_batch_due(self, _: None) -> None:
-        self._is_closing = True
-        self._propose(BatchClosed())
+        if not self._is_settled:
+            # What the last one changed was not told yet.
+            self._batch_waits = True
+            return
+        concerned = self._log.close_batch()
+        self._batch_position = self._log.position
+        for life in self.service.overdue() if self._may_drop() else ():
+            # It may speak and yet not take what it is told: others must not wait for it for ever.
+            self._drop(self._sessions[life.member])
+        for member in concerned:
+            if member not in self._sessions:
+                continue
+            # A node that does not acknowledge is told the newest when its next repetition is due, not with each epoch.
+            if self._sessions[member].resend_ns <= self.settings.resend_ns_min:
+                self._configurations[member] = None
+        self._configurations |= self._answers
+        self._answers.clear()
 
     def _on_resend_due(self, member: Member) -> None:
         self._configurations[member] = None
@@ -432,38 +388,68 @@ class ServiceMachine:
     def _on_probe_due(self, member: Member) -> None:
         session = self._sessions[member]
         verdict, next_ns = self._suspicions.on_probe_due(member, self._now_ns)
-        if verdict is Verdict.DEAD:
+        if verdict is Verdict.DEAD and self._may_drop():
             self._drop(session)
+            return
+        if verdict is Verdict.DEAD:
             next_ns = self._now_ns + self.settings.probe_interval_ns
-        self._reply(session.life.endpoint, Probe(*member))
+        self._reply_at_once(session.life.endpoint, Probe(*member))
         self._timers.set(("probe", member), next_ns)
 
-    def _on_greeting_due(self, member: Member) -> None:
-        """Tell a life that this replica leads now, until it answers."""
+    @property
+    def _is_short(self) -> bool:
+        """Less than half of the lives are heard: this may be the smaller side of a split."""
+        return not self._replication.is_retired and 2 * len(self._suspicions) > len(self._sessions)
+
+    def _may_drop(self) -> bool:
+        """Return whether silent members may be dropped: not soon by a service that hears few.
+
+        Else a standby of the smaller side could find itself in a majority there, and give numbers that the larger
+        side gives too. When it has waited for long, the service goes on without standbys.
+        """
+        if not self._is_short:
+            self._short_since_ns = None
+            return True
+        if self._short_since_ns is None:
+            self._short_since_ns = self._now_ns
+        if self._now_ns - self._short_since_ns < self.settings.minority_after_ns:
+            return False
+        self._replication.retire()
+        return True
+
+    def _on_status_due(self, member: Member) -> None:
+        """Tell a life again that another service serves it now, until it answers."""
         session = self._sessions[member]
-        if session.knows_term:
-            return
-        if session.greetings == GREETINGS_MAX:
-            self._suspect(member)
-        session.greetings += 1
-        self._reply(session.life.endpoint, self.status())
-        self._timers.set(("greet", member), self._now_ns + self.settings.probe_interval_ns)
+        if not session.knows_term:
+            self._reply_at_once(session.life.endpoint, self._status())
+            self._timers.set(("status", member), self._now_ns + self.settings.probe_interval_ns)
+
+    def _on_standbys_due(self, _: None) -> None:
+        self._replication.choose(self._now_ns)
+        self._timers.set(("standbys", None), self._now_ns + self.settings.standby_beat_ns)
+        self._announcements += self._former_services
+        if self._batch_waits and self._is_settled:
+            self._batch_waits = False
+            self._on_batch_due(None)
 
     # Output.
 
-    @property
-    def has_output(self) -> bool:
-        """Whether there is something to propose or to send."""
-        return bool(self.proposals or self._replies or self._configurations)
-
-    def make_frames(self, now_ns: int) -> list[Datagram]:
-        """Make the frames that are due. All are control frames."""
-        self._now_ns = now_ns
+    def make_frames(self, room_bytes: int) -> list[Datagram]:  # noqa: ARG002
+        """Make the frames that are due. All is control: it does not wait for room."""
         output: list[Datagram] = []
-        for endpoint, message in self._replies:
-            self._send(output, endpoint, message)
-        self._replies.clear()
-        if not self._configurations:
+        if self.superseded_by is not None:
+            return output
+        self._serve_standbys(output)
+        if self._replies:
+            committed = self._replication.committed
+            held = []
+            for reply in self._replies:
+                if reply[0] <= committed:
+                    self._send(output, reply[1], reply[2])
+                else:
+                    held.append(reply)
+            self._replies = held
+        if not self._is_settled or not self._configurations:
             return output
         due, self._configurations = self._configurations, {}
         # Members of one region at one epoch, with the same past, are told the same: made once.
@@ -485,12 +471,26 @@ class ServiceMachine:
             return
         for part in cut(life.member, life.answered, base, service.epoch, content, self._part_bytes):
             self._send(output, life.endpoint, part)
-        if session.acknowledged < service.concern_epoch(life):
+        if life.acknowledged < service.concern_epoch(life):
             session.resend_ns = min(max(2 * session.resend_ns, settings.resend_ns_min), settings.resend_ns_max)
             self._timers.set(("resend", life.member), self._now_ns + session.resend_ns)
 
-    def _send(self, output: list[Datagram], endpoint: Endpoint, message: ControlMessage) -> None:
-        data = encode_control(
-            Kind.CONFIGURATION, self._gate.domain, *self.member, self.history, self.term, self._now_ns, message
-        )
+    def _serve_standbys(self, output: list[Datagram]) -> None:
+        replication = self._replication
+        for endpoint, message in replication.make_messages(self._now_ns):
+            self._send(output, endpoint, message, Kind.REPLICA)
+        for endpoint in self._announcements:
+            self._send(output, endpoint, Succession(self._status()), Kind.REPLICA)
+        self._announcements.clear()
+        if replication.is_list_new:
+            replication.is_list_new = False
+            status = self._status()
+            for session in self._sessions.values():
+                self._send(output, session.life.endpoint, status)
+
+    def _send(
+        self, output: list[Datagram], endpoint: Endpoint, message: ControlMessage, kind: Kind = Kind.CONFIGURATION
+    ) -> None:
+        gate = self._gate
+        data = encode_control(kind, gate.domain, *self.member, 0, self.term, self._now_ns, message)
         output.append(Datagram(endpoint, data, Priority.CONTROL))

@@ -1,205 +1,97 @@
-"""A node's part in the configuration service: its replica of the log, and the speaker while that replica leads.
+"""A node's role in the configuration service: it carries the service, a copy of its state, or neither.
 
-Every node has a replica. It is blank, and silent, until the node founds a history or a leader takes it in. A node whose
-replica does not lead tells those who take it for the leader where that is. Design note: `docs/design/membership.md`.
+*Serving*: all goes to the `ServiceMachine`. *Standby*: it keeps a copy of the state. When the service falls silent, for
+the members too, it asks them for support and, with that of a majority, serves. *Bystander*: it tells nodes that take it
+for the service where that is. Design note: `docs/design/membership.md`, "Standbys".
 
-Invariants: `serving` is there exactly while the replica leads a term and its state has all that was committed before;
-a replica is of one history, and its id belongs to that.
+Invariants: it serves or has a copy, never both; a copy is of one term, and of this life of the node.
 """
 
-from contextlib import suppress
-from random import Random
-
-from vivum.core.errors import DecodeError, NotNowError, UsageError
-from vivum.core.ids import Endpoint, Incarnation, Member, NodeId
-from vivum.core.machine import Command, Datagram, Effect, Event, Persist, Priority
-from vivum.protocols.consensus.commands import (
-    AddLearner,
-    CommandsAnswered,
-    LeaderChanged,
-    OpenSession,
-    PromoteLearner,
-    Propose,
-    SessionOpened,
-    TransferLeadership,
-)
-from vivum.protocols.consensus.configuration import Replica, ReplicaConfiguration
-from vivum.protocols.consensus.machine import ReplicaMachine
-from vivum.protocols.consensus.records import NOBODY, Promises, StoredState
-from vivum.protocols.consensus.roles import Following, Leading
-from vivum.protocols.consensus.sessions import Sessions
-from vivum.protocols.consensus.settings import ConsensusSettings
-from vivum.protocols.consensus.snapshot import SnapshotImage
+from vivum.core.errors import DecodeError, UsageError
+from vivum.core.ids import Endpoint, Member, NodeId
+from vivum.core.machine import Command, Datagram, Effect, Priority
+from vivum.protocols.membership.client.allegiance import ROUND_BITS, term_of
 from vivum.protocols.membership.client.client import MembershipClient
-from vivum.protocols.membership.service.application import ReplicatedDomain
-from vivum.protocols.membership.service.machine import ServiceMachine
-from vivum.protocols.membership.service.replicas import next_change
+from vivum.protocols.membership.service.machine import FIRST_TERM, ServiceMachine
+from vivum.protocols.membership.service.standby_copy import ServiceCopy
+from vivum.protocols.membership.service.state import ERA_BITS, ConfigurationService
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.codec import Frame
 from vivum.wire.control import encode_control
+from vivum.wire.fields import ControlMessage
 from vivum.wire.gate import Gate
 from vivum.wire.kinds import Kind
-from vivum.wire.membership import Join, Leave
-from vivum.wire.service_log import ReplicaAddress
+from vivum.wire.standby import Candidacy, CopyAck, ServiceStatus, StateChanges, StateCopy, Succession, Support
 
 SERVICE_NODE = NodeId(1_000_000)
-"""The node id of a configuration service in a process of its own, in simulated worlds."""
-
-SERVICE_GROUP = 1
-"""The group of the service's log among all logs of a domain."""
-
-ENTRIES_FRAME_BYTES_MIN = 1_200
-"""Frames of the log are at least this long, however short others are to be."""
+"""The node id of a configuration service in a process of its own."""
 
 
-def consensus_settings(settings: ServiceSettings) -> ConsensusSettings:
-    """Return how replicas of the service are set."""
-    frame_bytes = max(settings.frame_bytes_max, ENTRIES_FRAME_BYTES_MIN)
-    return ConsensusSettings(
-        election_ns=settings.election_ns,
-        heartbeat_ns=settings.replica_beat_ns,
-        resend_ns=settings.replica_beat_ns,
-        frame_bytes_max=frame_bytes,
-        batch_bytes_max=frame_bytes,
-        # A leader has one session in its term, and a domain may be quiet for months.
-        session_idle_ns=1 << 62,
-        sessions_max=64,
-        snapshot_log_bytes=4 * 1024 * 1024,
-        log_tail_bytes=512 * 1024,
-    )
+class _Candidate:
+    """A candidacy under way."""
+
+    __slots__ = ("ask_ns", "round", "supporters", "was_denied")
+
+    def __init__(self, round_: int, ask_ns: int) -> None:
+        self.round = round_
+        self.ask_ns = ask_ns
+        self.supporters: set[Endpoint] = set()
+        self.was_denied = False
 
 
 class ServiceRole:
-    """The replica of a node, and the speaker of the service."""
+    """The service, a copy of it, or a pointer to it."""
 
-    kinds = frozenset({Kind.MEMBERSHIP, Kind.CONSENSUS, Kind.ENTRIES})
+    kinds = frozenset({Kind.MEMBERSHIP, Kind.REPLICA})
     commands: frozenset[type[Command]] = frozenset()
     transport = ""
+    has_data = False
 
     def __init__(
         self,
         gate: Gate,
-        endpoint: Endpoint,
-        rng: Random,
         client: MembershipClient | None = None,
         settings: ServiceSettings | None = None,
-        *,
-        survives: bool = True,
     ) -> None:
-        """Begin with a blank replica. A node without a `client` has a replica that it founds itself, or none.
-
-        With `survives` a copy in a domain with a single vote goes on by itself when that vote is gone.
-        """
+        """Begin as a bystander. Only a node with a `client` can become a standby."""
         self.settings = settings or ServiceSettings()
         self.serving: ServiceMachine | None = None
-        self.effects: list[Effect] = []
+        self.copy = ServiceCopy(self.settings.parts_max)
         self._gate = gate
-        self._endpoint = endpoint
-        self._rng = rng
         self._client = client
-        self._survives = survives
         self._now_ns = 0
-        self._deadline_ns: int | None = None
-        self._patient_until_ns = 0
-        self._step_ns = 0
-        self._is_handing_over = False
-        # Whether an input may have made something due.
-        self._is_due = False
-        self._session = self._sequence = 0
-        self._strays: list[Datagram] = []
-        # Replicas of the log of which it is certain that they are gone for ever.
-        self._dead: set[NodeId] = set()
-        self._bereft_ns = self._leaderless_ns = 0
-        self._become_blank(self._new_id())
-
-    # The replica.
-
-    def _become_blank(self, replica: NodeId) -> None:
-        """Have a replica of no history: it has no promises to keep."""
-        self._state = ReplicatedDomain(self.settings)
-        self._make_replica(replica, StoredState())
-
-    def _new_id(self) -> NodeId:
-        return NodeId(self._rng.randrange(1, 1 << 32))
-
-    def _make_replica(self, replica: NodeId, stored: StoredState) -> None:
-        self.serving = None
-        self._session = 0
-        self._dead.clear()
-        self._heard_of = 0
-        self.replica = ReplicaMachine(
-            replica,
-            SERVICE_GROUP,
-            stored,
-            self._state,
-            self._gate,
-            self._rng,
-            consensus_settings(self.settings),
-            now_ns=self._now_ns,
-        )
-        if self._client is not None:
-            self._client.replica = replica
+        self._known: ServiceStatus | None = None
+        self._life: Member | None = None
+        # The term of the service whose copy this is.
+        self._term = 0
+        self._service: Endpoint | None = None
+        self._heard_ns = 0
+        self._candidate: _Candidate | None = None
+        self._datagrams: list[Datagram] = []
+        self.effects: list[Effect] = []
 
     @property
-    def history(self) -> int:
-        """The history that its replica is of; 0 while it is blank."""
-        return self.replica.foundation
+    def term(self) -> int:
+        """The highest known term."""
+        followed = 0 if self._client is None else self._client.term
+        known = 0 if self._known is None else self._known.term
+        return max(self._term, followed, known, 0 if self.serving is None else self.serving.term)
 
-    @property
-    def state(self) -> ReplicatedDomain:
-        """The state that the replica has applied."""
-        return self._state
+    def begin(self, member: Member, round_: int, salt: int) -> None:
+        """Carry a new service from now on: a domain's first in round 0, or in a later round after one was lost.
 
-    @property
-    def replica_endpoints(self) -> list[Endpoint]:
-        """Where the replicas of the history are, as far as this one knows."""
-        return [each.endpoint for each in self.replica.configuration.replicas.values()]
-
-    @property
-    def voters(self) -> list[Endpoint]:
-        """Where those of them are that vote."""
-        return [each.endpoint for each in self.replica.configuration.replicas.values() if each.votes]
-
-    @property
-    def is_bereft(self) -> bool:
-        """Whether it has a replica of a history, and knows no leader."""
-        return self.history != 0 and not self.replica.leader
-
-    def begin(self, now_ns: int, *, is_only: bool = False) -> None:
-        """Found a history, and lead it. With `is_only` the domain can have no other: its numbers begin with 1."""
-        salt = 0 if is_only else self._rng.randrange(1, 1 << 60)
-        self._found(now_ns, ReplicatedDomain.found(self.settings, now_ns, salt))
-
-    def _found(self, now_ns: int, state: ReplicatedDomain) -> None:
-        self._now_ns = now_ns
-        self._is_due = True
-        replica = self._new_id()
-        self._state = state
-        self.settings = state.service.settings
-        if self._client is not None and self._client.member is not None:
-            own = state.service.life_of(self._client.member)
-            if own is not None:
-                own.replica = replica
-        members = ReplicaConfiguration([Replica(replica, *self._endpoint)])
-        sessions = Sessions(consensus_settings(self.settings)).encode()
-        history = self._rng.randrange(1, 1 << 32)
-        image = SnapshotImage(1, 0, history, now_ns, members.encode(), sessions, state.snapshot())
-        self._make_replica(replica, StoredState(Promises(), image))
-        self.replica.on_timer(now_ns)
-        self._follow_replica()
-
-    def forget(self) -> None:
-        """Leave the history: the node follows another one, with another life, and under another id.
-
-        Should it come back to this history, its promises there are forgotten.
+        Numbers of its round were never given before. `salt` tells apart services that begin in the same round, and
+        earlier histories of the domain; 0 is for a domain that has only one.
         """
-        self._is_handing_over = False
-        if self.history or self.replica.term:
-            self._become_blank(self._new_id())
+        self.forget()
+        service = ConfigurationService(self.settings)
+        service.begin_anew(round_, salt)
+        term = term_of(round_, salt) or FIRST_TERM
+        self.serving = ServiceMachine(member, self._gate, self.settings, term=term, service=service)
 
-    def service(self) -> ServiceMachine | None:
-        """Return the speaker, if it is here."""
-        return self.serving
+    def service(self) -> tuple[ConfigurationService, int] | None:
+        """Return the carried service and its term, if there is one."""
+        return None if self.serving is None else (self.serving.service, self.serving.term)
 
     def heard_since(self, since_ns: int) -> int:
         """Return how many lives the service has heard from since a time."""
@@ -210,321 +102,209 @@ class ServiceRole:
         if self.serving is not None:
             self.serving.rouse(since_ns)
 
-    def hand_over(self) -> None:
-        """Let another replica lead, since this node is about to leave."""
-        self._is_handing_over = True
-        self._step_ns = 0
-
-    @property
-    def has_heir(self) -> bool:
-        """Whether this node leads, and another one could."""
-        return self.serving is not None and (len(self.replica.configuration.replicas) > 1 or bool(self._willing()))
-
-    def _willing(self) -> list[Replica]:
-        """List those that could have a replica, the oldest first."""
-        serving = self.serving
-        assert serving is not None
-        lives = sorted(self._state.service.lives.values(), key=lambda life: life.age)
-        return [
-            Replica(life.replica, *life.endpoint)
-            for life in lives
-            if life.replica and life.endpoint != self._endpoint and serving.answers(life)
-        ]
+    def forget(self) -> None:
+        """Drop the service or its copy, and what is known of its terms: the node follows another history."""
+        self.serving = self._known = self._life = self._service = self._candidate = None
+        self._term = 0
+        self.copy.forget()
 
     def submit(self, now_ns: int, command: Command) -> None:  # noqa: ARG002
         """Refuse: the service takes its requests as frames."""
         raise UsageError(f"the configuration service takes no commands; {type(command).__name__} is for a node")
 
+    def on_service_ended(self) -> None:
+        """Note the service's farewell: do not wait until it is silent."""
+        self._heard_ns = 0
+        if self._client is not None:
+            self._client.on_service_ended()
+
     # Frames.
 
     def on_frame(self, now_ns: int, source: Endpoint, frame: Frame) -> None:
-        """Take a frame: for the replica, for the speaker, or astray."""
+        """Take a frame: hand it to the service, keep the copy up to date, or tell where the service is."""
         self._now_ns = now_ns
-        self._is_due = True
-        if frame.kind is not Kind.MEMBERSHIP:
-            self._on_replica_frame(source, frame)
-        elif self.serving is not None:
+        if self.serving is not None:
             self.serving.on_frame(now_ns, source, frame)
-        else:
-            self._on_stray(source, frame)
-
-    def _on_replica_frame(self, source: Endpoint, frame: Frame) -> None:
-        client = self._client
-        if not self.history and (client is None or client.member is None or frame.view != client.history):
-            self._gate.refuse_state(self._now_ns, source, frame, "of a log that this node has no part in")
+            if self.serving.superseded_by is not None:
+                self._step_down(source, self.serving.superseded_by)
             return
-        if not self.history and frame.view != self._heard_of:
-            # It may have promised something to another history, which it did not come to be a part of.
-            self._become_blank(self.replica.node)
-            self._heard_of = frame.view
-        try:
-            self.replica.on_frame(self._now_ns, source, frame)
-        except DecodeError as error:
-            # A snapshot that this version cannot read.
-            self._gate.refuse_state(self._now_ns, source, frame, str(error))
-        self._follow_replica()
-
-    def _on_stray(self, source: Endpoint, frame: Frame) -> None:
-        """Answer a node that takes this one for the leader: tell it where that is, if it is known and speaks."""
-        body = self._gate.decode(self._now_ns, source, frame)
+        body = self._gate.decode(now_ns, source, frame)
         if body is None:
             return
-        if isinstance(body, Join) and source == (body.host, body.port):
-            self._note_dead(source, NodeId(body.replica))
-        cause = "this node is not the configuration service, and does not know where that is"
+        if frame.kind == Kind.REPLICA:
+            cause = self._on_replica(source, frame.view, body)
+        elif isinstance(body, Support):
+            cause = self._on_support(source, body)
+        else:
+            cause = self._on_stray(source)
+        if cause is not None:
+            self._gate.refuse_state(now_ns, source, frame, cause)
+
+    def _step_down(self, source: Endpoint, status: ServiceStatus) -> None:
+        self.serving = None
+        self._term = status.term
+        if status.host:
+            self._known = status
+            self._send(source, Kind.REPLICA, status.term, CopyAck(0))
+
+    def _on_replica(self, source: Endpoint, term: int, body: ControlMessage) -> str | None:
+        if isinstance(body, Succession):
+            status = body.status
+            if status.term < self.term:
+                return "tells of a service that was replaced"
+            host, port = (status.host, status.port) if status.host else source
+            self._known = ServiceStatus(status.term, host, port, status.standbys, status.ends)
+            self._send(source, Kind.REPLICA, status.term, CopyAck(0))
+            return None
+        if isinstance(body, CopyAck):
+            return "this node is not the configuration service"
+        if term < self.term:
+            known = self._status()
+            if known is not None and Endpoint(known.host, known.port) != source:
+                # The sender does not know that it was replaced.
+                self._send(source, Kind.REPLICA, known.term, Succession(known))
+            return "a copy of a service that was replaced"
+        if self._client is None or self._client.member is None:
+            return "this node has no life, and cannot be a standby"
+        return self._on_copy(source, term, self._client.member, body)
+
+    def _on_copy(self, source: Endpoint, term: int, life: Member, body: ControlMessage) -> str | None:
+        if term > self._term or life != self._life:
+            self.copy.forget()
+        self._term, self._service, self._life = term, source, life
+        self._heard_ns = self._now_ns
+        self._candidate = None
+        try:
+            if isinstance(body, StateCopy):
+                self.copy.on_copy(body)
+            elif isinstance(body, StateChanges):
+                self.copy.on_changes(body)
+        except DecodeError as error:
+            return str(error)
+        if self.copy.service is not None or isinstance(body, StateChanges):
+            self._send(source, Kind.REPLICA, term, CopyAck(self.copy.position))
+        return None
+
+    def _on_stray(self, source: Endpoint) -> str:
+        """Answer a node that takes this one for the service: tell it where that is, if it is known and speaks."""
+        status = self._status()
+        if status is None:
+            return "this node is not the configuration service, and does not know where that is"
+        self._send(source, Kind.CONFIGURATION, status.term, status)
+        return "this node is not the configuration service; told where that is"
+
+    def _status(self) -> ServiceStatus | None:
         client = self._client
         if client is not None and client.member is not None and not client.is_service_silent(self._now_ns):
-            status = client.service_status
-            if status is not None and Endpoint(status.host, status.port) not in (source, self._endpoint):
-                cause = "this node is not the configuration service; told where that is"
-                data = encode_control(
-                    Kind.CONFIGURATION,
-                    self._gate.domain,
-                    *client.member,
-                    client.history,
-                    client.term,
-                    self._now_ns,
-                    status,
-                )
-                self._strays.append(Datagram(source, data, Priority.CONTROL))
-        self._gate.refuse_state(self._now_ns, source, frame, cause)
+            return client.service_status
+        return self._known
 
-    # Who is gone for ever.
+    # Taking over.
 
-    def on_refused(self, now_ns: int, endpoint: Endpoint) -> None:
-        """Note that no process has this endpoint: its computer says so."""
-        self._now_ns = now_ns
-        self._is_due = True
-        self._note_dead(endpoint, NOBODY)
-        if self.serving is not None:
-            self.serving.on_refused(now_ns, endpoint)
-
-    def _note_dead(self, endpoint: Endpoint, successor: NodeId) -> None:
-        """Note that replicas at an endpoint are gone: another process has it, or none. They were in memory."""
-        for node, each in self.replica.configuration.replicas.items():
-            if each.endpoint == endpoint and node not in (successor, self.replica.node, *self._dead):
-                self._dead.add(node)
-                self._bereft_ns = self._now_ns
-
-    # Following the own replica.
-
-    def _follow_replica(self) -> None:
-        """Begin or end to speak as the replica leads or does not; hand on what was applied."""
-        replica = self.replica
-        for effect in replica.effects:
-            match effect:
-                case LeaderChanged(_, leader):
-                    if not leader:
-                        self._leaderless_ns = self._now_ns
-                    self.serving = None
-                    self._session = 0
-                    self._state.is_watched = False
-                    if replica.leads:
-                        replica.submit(self._now_ns, OpenSession(replica.term))
-                case SessionOpened(request, client) if request == replica.term and replica.leads:
-                    self._become_serving(client)
-                case CommandsAnswered(statuses=list()) if replica.leads:
-                    # The session is gone from the log: begin another, and speak again when it is there.
-                    self.serving = None
-                    replica.submit(self._now_ns, OpenSession(replica.term))
-                case CommandsAnswered() | Event() | Persist():
-                    # In memory: what is persisted dies with the process, and so does its id.
-                    pass
-                case _:
-                    self.effects.append(effect)
-        replica.effects.clear()
-        applied = self._state.applied
-        if applied:
-            if self.serving is not None:
-                self.serving.on_applied(self._now_ns, applied)
-                if any(isinstance(each.act, Join | Leave) for each in applied):
-                    self._step_ns = min(self._step_ns, self._now_ns + self.settings.batch_ns)
-            applied.clear()
-
-    def _become_serving(self, session: int) -> None:
-        self._session, self._sequence = session, 0
-        self._state.applied.clear()
-        self._state.is_watched = True
-        self._step_ns = self._now_ns
-        self.serving = ServiceMachine(
-            self._now_ns,
-            Member(self.replica.node, Incarnation(0)),
-            self._gate,
-            self._state,
-            self.history,
-            self.replica.term,
-            lambda: tuple(ReplicaAddress(*each.endpoint) for each in self.replica.configuration.replicas.values()),
-        )
-
-    def _propose(self) -> bool:
-        """Hand what the speaker proposes to the replica; return whether there was anything."""
-        serving = self.serving
-        if serving is None or not serving.proposals:
-            return False
-        commands = serving.proposals
-        try:
-            self.replica.submit(self._now_ns, Propose(self._session, self._sequence, commands, self._sequence))
-        except NotNowError:
-            # Handing over, or too much under way: they wait.
-            return False
-        self._sequence += len(commands)
-        serving.proposals = []
-        return True
-
-    # Who the replicas are.
-
-    def _look_after_replicas(self) -> None:
-        """Take the next step towards the replicas that should be; or towards another leader."""
-        replica, serving = self.replica, self.serving
-        role = replica.role
-        assert serving is not None
-        assert type(role) is Leading
-        serving.tell_departed({int(node) for node in replica.configuration.replicas} - {int(replica.node)})
-        caught_up = {
-            node
-            for node, peer in role.peers.items()
-            if peer.matched >= role.first_index
-            and replica.log.last_index - peer.matched <= 1024
-            # One that is dead by now would be needed for a majority of two.
-            and peer.heard_ns >= self._now_ns - 2 * self.settings.replica_beat_ns
-        }
-        if self._is_handing_over:
-            command = self._handing_over(caught_up)
-        else:
-            since_ns = self._now_ns - self.settings.replica_silence_ns
-            lost = {node for node, peer in role.peers.items() if peer.heard_ns < since_ns}
-            lost |= replica.configuration.replicas.keys() & serving.gone_replicas
-            command = next_change(
-                replica.node, replica.configuration, self._willing(), lost, caught_up, self.settings.replicas
-            )
-        if command is not None:
-            self._step_ns = self._now_ns + self.settings.batch_ns
-            # Not yet, if the change before it is not committed.
-            with suppress(NotNowError):
-                replica.submit(self._now_ns, command)
-
-    def _handing_over(self, caught_up: set[NodeId]) -> Command | None:
-        replica = self.replica
-        others = replica.configuration.voters & caught_up
-        if others:
-            return TransferLeadership(min(others))
-        learners, willing = sorted(caught_up), self._willing()
-        if learners:
-            return PromoteLearner(learners[0])
-        if len(replica.configuration.replicas) == 1 and willing:
-            return AddLearner(willing[0])
+    def _on_support(self, source: Endpoint, body: Support) -> str | None:
+        candidate, service = self._candidate, self.copy.service
+        if candidate is None or service is None or body.round != candidate.round:
+            return "supports a candidacy that is over"
+        me = None if self._client is None else self._client.member
+        if me is None or service.life_of(me) is None:
+            return "supports a candidacy of a life that has ended"
+        if not body.granted:
+            candidate.was_denied = True
+        elif any(life.endpoint == source for life in service.lives.values()):
+            candidate.supporters.add(source)
+            self._maybe_take_over(service)
         return None
+
+    def _maybe_take_over(self, service: ConfigurationService) -> None:
+        candidate, client = self._candidate, self._client
+        assert candidate is not None
+        assert client is not None
+        # Counting ourselves: more than half of all.
+        if 2 * (len(candidate.supporters) + 1) <= len(service.lives):
+            return
+        member, before = client.member, self._service
+        assert member is not None
+        assert before is not None
+        term = term_of(candidate.round, member.node)
+        position = self.copy.position
+        self.copy.forget()
+        self._candidate = None
+        self._term = term
+        # With the settings of the original service: copies of one history must decide alike.
+        self.settings = service.settings
+        self.serving = ServiceMachine(
+            member, self._gate, service.settings, term=term, service=service, position=position
+        )
+        alive = frozenset({*candidate.supporters, client.endpoint})
+        self.serving.take_over(self._now_ns, candidate.round, before, alive)
+
+    def _stand(self) -> None:
+        """Check whether the service is gone, and this standby should take over."""
+        client, service = self._client, self.copy.service
+        assert client is not None
+        assert service is not None
+        now_ns, settings = self._now_ns, service.settings
+        me = service.life_of(client.member) if client.member is not None else None
+        if me is None or client.term > self._term:
+            # This life has ended, or another standby took over.
+            self.copy.forget()
+            self._candidate = None
+            return
+        if not client.is_service_silent(now_ns):
+            self._candidate = None
+            if now_ns - self._heard_ns >= 4 * settings.takeover_after_ns:
+                # The service is alive, and keeps its copies elsewhere.
+                self.copy.forget()
+            return
+        rank = sum(life.age < me.age for life in service.lives.values())
+        patience_ns = settings.takeover_after_ns + min(rank, 8) * 2 * settings.candidacy_ns
+        if now_ns - self._heard_ns < patience_ns:
+            return
+        candidate = self._candidate
+        if candidate is None or (candidate.was_denied and now_ns >= candidate.ask_ns):
+            last = 0 if candidate is None else candidate.round
+            round_ = max(service.epoch >> ERA_BITS, self._term >> ROUND_BITS, client.supported_round, last) + 1
+            candidate = self._candidate = _Candidate(round_, now_ns)
+            if not client.support(now_ns, round_, service.epoch, client.endpoint):
+                candidate.was_denied = True
+        if now_ns >= candidate.ask_ns:
+            candidate.ask_ns = now_ns + settings.candidacy_ns * (1 + min(rank, 3))
+            for life in service.lives.values():
+                if life is not me and life.endpoint not in candidate.supporters:
+                    self._send(life.endpoint, Kind.CONFIGURATION, self._term, Candidacy(candidate.round, service.epoch))
+            if not candidate.was_denied:
+                self._maybe_take_over(service)
 
     # Time.
 
     def next_deadline_ns(self) -> int | None:
         """Return when something will be due."""
-        self._deadline_ns = self._earliest_ns()
-        return self._deadline_ns
-
-    def _earliest_ns(self) -> int | None:
-        times = [self._replica_deadline_ns(), self._fork_due_ns()]
         if self.serving is not None:
-            times += [self.serving.next_deadline_ns(), self._step_ns]
-        return min((each for each in times if each is not None), default=None)
-
-    def _replica_deadline_ns(self) -> int | None:
-        return None if self._is_retired else self.replica.next_deadline_ns()
-
-    @property
-    def _is_retired(self) -> bool:
-        """Whether the leader that the node hears has removed this replica: it must not stand any more."""
-        client = self._client
-        if client is None or client.member is None or client.history != self.history or self.replica.leader:
-            return False
-        status = client.service_status
-        if status is None or client.is_service_silent(self._now_ns):
-            return False
-        return all(Endpoint(each.host, each.port) != self._endpoint for each in status.replicas)
-
-    def _fork_due_ns(self) -> int | None:
-        """Return when this copy goes on in a history of its own; None if it is not its place to do so.
-
-        Where so many voters are gone for ever that no majority of them can be anywhere: at once, those with a vote
-        first. Where there are so few votes that one cannot be spared: after a while, the only voter's copy if there
-        is one vote, a voter if there are two.
-        """
-        replica, role, client = self.replica, self.replica.role, self._client
-        if not self._survives or not self.history or self.serving is not None:
+            return self.serving.next_deadline_ns()
+        if self.copy.service is None or self._client is None:
             return None
-        configuration = replica.configuration
-        voters, others = configuration.voters, configuration.replicas.keys() - self._dead
-        if replica.node not in others or not replica.applied_index:
-            return None
-        if client is not None and client.history not in (0, self.history):
-            return None
-        if len(voters - self._dead) < configuration.quorum:
-            heirs = sorted(others, key=lambda node: (node not in voters, node))
-            return self._bereft_ns + heirs.index(replica.node) * self.settings.election_ns
-        if len(voters) == 1 and others - voters == {replica.node} and type(role) is Following:
-            return max(role.heard_ns + self.settings.fork_after_ns, self._patient_until_ns)
-        if len(voters) == 2 and replica.node in voters and not replica.leader:
-            # Two votes are there only in passing. Longer than any election takes.
-            return max(self._leaderless_ns + 2 * self.settings.fork_after_ns, self._patient_until_ns)
-        return None
+        settings = self.copy.service.settings
+        return max(self._heard_ns + settings.takeover_after_ns, self._now_ns + settings.candidacy_ns // 2)
 
     def on_timer(self, now_ns: int) -> None:
         """Do what is due."""
-        late_ns = 0 if self._deadline_ns is None else now_ns - self._deadline_ns
         self._now_ns = now_ns
-        self._is_due = True
-        client = self._client
-        if client is not None and self.history and self.serving is None and client.history not in (0, self.history):
-            # The node's life goes on in another history.
-            self._become_blank(self.replica.node)
-        if late_ns > self.settings.election_ns:
-            # This node slept: words of the leader lie unread in its socket.
-            self._patient_until_ns = now_ns + self.settings.fork_after_ns // 2
-        if not self._is_retired:
-            self.replica.on_timer(now_ns)
-        self._follow_replica()
-        fork_ns = self._fork_due_ns()
-        if fork_ns is not None and now_ns >= fork_ns:
-            self._fork()
         if self.serving is not None:
             self.serving.on_timer(now_ns)
-            if now_ns >= self._step_ns:
-                pace_ns = self.settings.batch_ns if self._is_handing_over else self.settings.replica_step_ns
-                self._step_ns = now_ns + pace_ns
-                self._look_after_replicas()
-
-    def _fork(self) -> None:
-        """Go on in a new history: nobody else can decide, as far as this node can know. Drop those who are gone."""
-        voters = self.replica.configuration.voters
-        gone = self._dead | (voters - {self.replica.node} if len(voters) <= 2 else frozenset())
-        state = self._state.fork(self.history, self._now_ns, self._rng.randrange(1, 1 << 60))
-        for life in [each for each in state.service.lives.values() if each.replica in gone]:
-            state.service.leave(life)
-        self._found(self._now_ns, state)
+        elif (copy := self.copy.service) is not None and now_ns - self._heard_ns >= copy.settings.takeover_after_ns:
+            self._stand()
 
     # Output.
 
-    @property
-    def has_data(self) -> bool:
-        """Whether entries could be sent now if there were room."""
-        return self.replica.has_data
-
     def make_frames(self, room_bytes: int) -> list[Datagram]:
-        """Make the frames that are due: of the log, then of the speaker about what is committed by then."""
-        made: list[Datagram] = []
-        serving = self.serving
-        if not self._is_due and not self.replica.has_data and (serving is None or not serving.has_output):
-            # Asked with each output of the node.
-            return made
-        self._is_due = False
-        while True:
-            has_proposed = self._propose()
-            made += self.replica.make_frames(room_bytes)
-            self._follow_replica()
-            if not has_proposed or self.serving is None or not self.serving.proposals:
-                break
-        if self.serving is not None:
-            made += self.serving.make_frames(self._now_ns)
-        made += self._strays
-        self._strays.clear()
+        """Make the frames that are due. All are control frames."""
+        made = [] if self.serving is None else self.serving.make_frames(room_bytes)
+        if self._datagrams:
+            made += self._datagrams
+            self._datagrams = []
         return made
+
+    def _send(self, destination: Endpoint, kind: Kind, term: int, message: ControlMessage) -> None:
+        sender = (0, 0) if self._client is None or self._client.member is None else self._client.member
+        data = encode_control(kind, self._gate.domain, *sender, 0, term, self._now_ns, message)
+        self._datagrams.append(Datagram(destination, data, Priority.CONTROL))

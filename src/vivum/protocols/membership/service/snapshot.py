@@ -1,4 +1,4 @@
-"""The whole state of the configuration service as bytes, for a replica that begins with nothing.
+"""The whole state of the configuration service as bytes, for a standby that begins with nothing.
 
 What can be derived is not written: owners of names and endpoints, which regions are neighbours, records of views that
 are there, which clusters of regions go best together. A service that was read behaves as the one that was written,
@@ -24,7 +24,6 @@ class _LifeState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     host: str
     port: int
     age: int
-    replica: int
     groups: Bounds
     request: int
     answered: int
@@ -48,6 +47,7 @@ class _RegionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     settings: ServiceSettings
     epoch: int
+    ends: list[int]
     lives: list[_LifeState]
     records: list[RegionRecord]
     regions: list[_RegionState]
@@ -81,6 +81,7 @@ def write_state(service: ConfigurationService) -> bytes:
     state = _State(
         service.settings,
         service.epoch,
+        list(service.ends),
         [_life_state(life, records) for life in service.lives.values()],
         kept,
         [_region_state(region) for region in service.regions.all()],
@@ -104,16 +105,7 @@ def write_state(service: ConfigurationService) -> bytes:
 def _life_state(life: Life, records: dict[tuple[int, int], int]) -> _LifeState:
     passed = [records[record.region, record.view] for record in life.passed]
     numbers = (life.request, life.answered, life.moved_epoch, life.acknowledged)
-    return _LifeState(
-        *life.member,
-        life.name,
-        *life.endpoint,
-        life.age,
-        life.replica,
-        tuple(life.groups.bounds()),
-        *numbers,
-        passed,
-    )
+    return _LifeState(*life.member, life.name, *life.endpoint, life.age, tuple(life.groups.bounds()), *numbers, passed)
 
 
 def _region_state(region: Region) -> _RegionState:
@@ -134,6 +126,7 @@ def read_state(content: bytes) -> ConfigurationService:
         raise DecodeError(f"state of the configuration service: {error}") from None
     service = ConfigurationService(state.settings)
     service.epoch = state.epoch
+    service.ends = list(state.ends)
     for each in state.lives:
         service.enlist(_life(each, state.records))
     for region in state.regions:
@@ -172,7 +165,6 @@ def _life(state: _LifeState, records: list[RegionRecord]) -> Life:
         Endpoint(state.host, state.port),
         state.age,
         RangeSet.from_bounds(state.groups),
-        state.replica,
         state.request,
         state.answered,
         state.moved_epoch,

@@ -26,22 +26,19 @@ from vivum.protocols.membership.service.regions import (
 from vivum.protocols.membership.settings import ServiceSettings
 from vivum.wire.layout import U16_MAX
 from vivum.wire.membership import ConfigurationChanges, RegionRecord
+from vivum.wire.standby import ERAS_MAX
 
-EPOCH_STARTS = 1 << 30
-"""Histories begin their epochs at one of this many numbers: two that began apart hardly ever come to the same ones."""
+ERA_BITS = 20
+"""Epochs of one era, between two take-overs: a million; what is above these bits tells the eras apart."""
 
-LIFE_STARTS = 1 << 15
-"""The same for lives: half of all incarnations, so that hundreds of leaps can follow."""
+ERA_INCARNATIONS = 64
+"""Lives of one node in one era, of which the next one may not have heard: its own are counted from above these."""
 
-LEAP_EPOCHS = 1 << 20
-"""How far the epochs of a history that goes on from a copy lie above those of the copy, at least: more than the former
-one can have made meanwhile. As far again times up to sixteen keeps two such histories apart."""
-
-LEAP_INCARNATIONS = 64
-"""The same for the lives of one node."""
-
-LEAP_REGIONS = 1 << 16
+ERA_REGIONS = 1 << 20
 """The same for regions."""
+
+SALTS = 1 << 15
+"""Histories of one domain begin their lives at one of this many numbers: half of all, so that 500 eras can follow."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,9 +53,6 @@ class Life:
 
     groups: RangeSet = field(default_factory=RangeSet)
     """The groups after the last request; they take effect with the next epoch."""
-
-    replica: int = 0
-    """The id of the replica of the service that its process has; 0 for none."""
 
     request: int = 0
     answered: int = 0
@@ -89,6 +83,8 @@ class ConfigurationService:
     def __init__(self, settings: ServiceSettings | None = None) -> None:
         self.settings = settings or ServiceSettings()
         self.epoch = 0
+        # The last epoch before each take-over: what came after it, in the same era, is not of this history.
+        self.ends: list[int] = []
         self.lives: dict[NodeId, Life] = {}
         self.regions = Regions()
         self._by_name: dict[str, Life] = {}
@@ -124,7 +120,11 @@ class ConfigurationService:
         """Return the name of the process that had this life; empty if forgotten or never known."""
         return self._former_names.get(member, "")
 
-    def join(self, name: str, wanted: NodeId, endpoint: Endpoint, replica: int = 0) -> Life | None:
+    def knew(self, member: Member) -> bool:
+        """Return whether this is a life that this service gave or took over, also if it has ended since."""
+        return self.life_of(member) is not None or member in self._former_names
+
+    def join(self, name: str, wanted: NodeId, endpoint: Endpoint) -> Life | None:
         """Give a process a node id and a life; the same again if it asks again. None if that ended or no id is left.
 
         Two processes cannot have one endpoint, so a former life there has died unnoticed: it ends now.
@@ -144,7 +144,7 @@ class ConfigurationService:
         incarnation = Incarnation(max(self._incarnations.get(node, 0), self._incarnation_floor) + 1)
         self._incarnations[node] = incarnation
         self._lives_begun += 1
-        life = Life(Member(node, incarnation), name, endpoint, self._lives_begun, replica=replica)
+        life = Life(Member(node, incarnation), name, endpoint, self._lives_begun)
         self.enlist(life)
         return life
 
@@ -156,31 +156,24 @@ class ConfigurationService:
         """Return whether a life has this endpoint."""
         return endpoint in self._by_endpoint
 
-    def life_named(self, name: str) -> Life | None:
-        """Return the current life of the process with this name."""
-        return self._by_name.get(name)
-
-    def takes(self, life: Life, request: int, add: RangeSet, remove: RangeSet) -> bool:
-        """Return whether a request is out of order for a life, or for too much, or is to be applied."""
-        if request != life.request + 1:
-            return request <= life.request
-        return self._groups_after(life, add, remove).range_count <= self.settings.group_ranges_max
-
-    @staticmethod
-    def _groups_after(life: Life, add: RangeSet, remove: RangeSet) -> RangeSet:
-        groups = life.groups.copy()
-        groups.difference_update(remove)
-        groups.update(add)
-        return groups
+    def knows_name(self, name: str) -> bool:
+        """Return whether a process of this name has a life."""
+        return name in self._by_name
 
     def subscribe(self, life: Life, request: int, add: RangeSet, remove: RangeSet) -> bool:
         """Change the groups of a life, if the request is its next one. False if it is out of order or too much."""
-        if not self.takes(life, request, add, remove):
+        if request <= life.request:
+            return True
+        if request != life.request + 1:
             return False
-        if request > life.request:
-            life.groups = self._groups_after(life, add, remove)
-            life.request = request
-            self._changed[life.member] = life
+        groups = life.groups.copy()
+        groups.difference_update(remove)
+        groups.update(add)
+        if groups.range_count > self.settings.group_ranges_max:
+            return False
+        life.groups = groups
+        life.request = request
+        self._changed[life.member] = life
         return True
 
     def acknowledge(self, life: Life, epoch: int) -> None:
@@ -283,17 +276,24 @@ class ConfigurationService:
             del self._tombstones[:surplus]
         self._maybe_prune_went()
 
-    def begin_at(self, salt: int) -> None:
-        """Begin where no other history does, of which this one may know nothing: epochs and lives must differ."""
-        self.epoch = salt % EPOCH_STARTS
-        self._incarnation_floor = salt // EPOCH_STARTS % LIFE_STARTS
+    def begin_anew(self, round_: int, salt: int) -> None:
+        """Begin a history of its own, in a round that is later than any known here, or in round 0.
 
-    def leap(self, salt: int) -> None:
-        """Go on from a copy, with numbers that the former history cannot come to."""
-        self.epoch += LEAP_EPOCHS * (1 + salt % 16) + salt // 16 % LEAP_EPOCHS
-        highest = max([self._incarnation_floor, *self._incarnations.values()])
-        self._incarnation_floor = min(highest + LEAP_INCARNATIONS, U16_MAX - LEAP_INCARNATIONS)
-        self.regions.next_id = RegionId(self.regions.next_id + LEAP_REGIONS)
+        Two that begin at once may know nothing of each other: the salt keeps their lives apart, or a node of one would
+        be taken for a node of the other when they meet.
+        """
+        self._incarnation_floor = salt % SALTS
+        if round_:
+            self.take_over(round_)
+
+    def take_over(self, round_: int) -> None:
+        """Begin the era of a round: its epochs, lives and regions have numbers that no other service can have given."""
+        assert round_ > self.epoch >> ERA_BITS, "a later era"
+        self.ends = [*self.ends, self.epoch][-ERAS_MAX:]
+        lives = (round_ - (self.epoch >> ERA_BITS)) * ERA_INCARNATIONS
+        self.epoch = round_ << ERA_BITS
+        self._incarnation_floor = min(self._incarnation_floor + lives, U16_MAX - ERA_INCARNATIONS)
+        self.regions.next_id = RegionId(max(self.regions.next_id, round_ * ERA_REGIONS))
 
     def _placements_of(self, touched: dict[Member, Life | None]) -> dict[Member, MemberPlacement | None]:
         """Return where members go: to the region of their exact groups, or to one that covers them and is shared."""
