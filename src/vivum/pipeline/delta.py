@@ -39,7 +39,7 @@ KEEP_HOURS = 168
 _WRITTEN = "path string, size bigint, rows bigint, flagged bigint, stats string, at map<string,string>"
 
 
-class Written(NamedTuple):
+class AddedRows(NamedTuple):
     """What a commit added: rows, and how many of them have the flag that was asked for."""
 
     rows: int
@@ -100,7 +100,7 @@ class DeltaFolder:
     def append(
         self, rows: DataFrame, *, partition_by: Sequence[str] = (), progress: Mapping[str, int] | None = None,
         flag: str | None = None,
-    ) -> Written:  # fmt: skip
+    ) -> AddedRows:  # fmt: skip
         """Add rows and note progress, in one commit. Columns that are new are added to the table."""
         base = self.version()
         files = self._write(rows, partition_by, flag)
@@ -112,7 +112,7 @@ class DeltaFolder:
     def replace(
         self, rows: DataFrame, *, partition_by: Sequence[str] = (), only: tuple[str, Sequence[str]] | None = None,
         progress: Mapping[str, int] | None = None,
-    ) -> Written:  # fmt: skip
+    ) -> AddedRows:  # fmt: skip
         """Put rows in the place of all that are there, or of those partitions `only` names, in one commit."""
         base = self.version()
         files = self._write(rows, partition_by, None)
@@ -266,8 +266,8 @@ def _has_all(known: types.DataType, wanted: types.DataType) -> bool:
     return True
 
 
-def _sum(files: list[Any]) -> Written:
-    return Written(sum(each.rows for each in files), sum(each.flagged for each in files))
+def _sum(files: list[Any]) -> AddedRows:
+    return AddedRows(sum(each.rows for each in files), sum(each.flagged for each in files))
 
 
 def _delta() -> Any:
