@@ -23,7 +23,7 @@ for name in "$@"; do
             peers-hosts-unicast) set -- bench peers --hosts --rounds 3 --seconds 2 --no-multicast ;;
             link-1gbit) set -- bench link --rate 1gbit ;;
             link-2-senders) set -- bench link --rate 1gbit --senders 2 ;;
-            # One receiver: all are members, and two processors do not carry 1 Gbit/s to eight of them.
+            # One receiver: all are members, and with four receivers two processors carried 40 % of it.
             link-4-senders) set -- bench link --rate 1gbit --senders 4 --receivers 1 ;;
             sweep) set -- sweep experiments/load.toml --quick --out out/bench-sweeps ;;
             *) set -- bench "$name" ;;
