@@ -14,7 +14,7 @@ from vivum.core.time import MILLISECOND
 from vivum.protocols.streams.region_sender import RegionSender
 
 ACK_STRIDE = 7
-"""Of every so many frames, one is followed from sealing to stable. Odd, or it would beat with steady rates."""
+"""One frame in this many is followed from sealing to stable. Odd, or it would beat with steady rates."""
 
 
 class StreamLog:

@@ -74,7 +74,7 @@ def console(as_json: bool = False) -> "Console":
 
 
 def say(text: str) -> None:
-    """Tell people what the command does or waits for, on standard error: standard output is for its data."""
+    """Print what the command does or waits for on standard error: standard output is for its data."""
     # Not through rich: a line must come out whole, however narrow the terminal is.
     sys.stderr.write(f"vivum: {text}\n")
     sys.stderr.flush()

@@ -727,7 +727,7 @@ class TimelyMachine:
                 self.counters.naks_sent += 1
 
     def _probe(self, stream: GroupSender, tell: dict[Member, list[StreamState]]) -> None:
-        """Tell members that have not reported what was sent before the last look how far the stream is."""
+        """Send our progress to members that have not reported what was sent before the last look."""
         settings, group = self.settings, stream.group
         left_ns = stream.left_ns
         if left_ns is not None and (stream.is_settled or self._now_ns - left_ns >= settings.linger_ns):

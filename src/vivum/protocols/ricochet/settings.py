@@ -113,7 +113,7 @@ class TimelySettings:
         64,
         unit="frames",
         why="A fraction of what a receive buffer takes.",
-        effect="A request is answered with so many frames at most; the rest is asked for again.",
+        effect="At most this many frames answer a request; the rest is asked for again.",
     )
     wanted_recovery: float = setting(
         0.0,

@@ -141,6 +141,8 @@ class SimulatedClient:
         self._next_ticket += 1
         return self._next_ticket if self.host.submit(make(self._next_ticket)) else 0
 
+    # Abstract, `_issue` and `_on_query_done`: each application of a log has its own commands and answers.
+
     def _issue(self) -> None:
         """Do what the plan says in one turn."""
         raise NotImplementedError
